@@ -1,4 +1,4 @@
-"""Counters: time per release, memory, and the fit of BLT."""
+"""Counters: time per release, and memory."""
 
 from __future__ import annotations
 
@@ -6,22 +6,15 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from benchmarks.row import Row, at_most, noted
-from benchmarks.timing import ratio, seconds
-from tacit.privacy.counters import (
-    Blocks,
-    BufferedToeplitz,
-    Counter,
-    NormalisedSquareRoot,
-    SmoothTree,
-)
-from tacit.privacy.counters.blt import tabulated
+from benchmarks.row import Row, noted
+from benchmarks.timing import ratio
+from tacit.privacy.counters import Blocks, Counter, NormalisedSquareRoot, SmoothTree
 from tacit.privacy.noise import Noise
 
 LONG = 2**17
 HISTORY = 1024
-# Dimension, calls per repetition, and the most a BLT release may cost in draws of its noise.
-SIZES = ((256, 200, 10.0), (65_536, 4, 15.0))
+# Dimension, and calls per repetition.
+SIZES = ((256, 200), (65_536, 4))
 STEP = "one release / drawing its noise, d = {:,}"
 
 
@@ -30,15 +23,11 @@ def rows() -> Iterator[Row]:
     yield from _steps()
     yield _history_step()
     yield _constant_memory()
-    yield from _fits()
 
 
 def _steps() -> Iterator[Row]:
-    for dimension, calls, limit in SIZES:
-        factor = _step(_vector_counter(BufferedToeplitz, dimension, LONG), calls)
-        yield at_most("blt, 4 buffers", STEP.format(dimension), factor, limit, "x")
     for kind in (SmoothTree, Blocks):
-        for dimension, calls, _ in SIZES:
+        for dimension, calls in SIZES:
             factor = _step(_vector_counter(kind, dimension, LONG), calls)
             yield noted(kind.kind, STEP.format(dimension), factor, "x")
 
@@ -57,7 +46,7 @@ def _history_step() -> Row:
 
 def _constant_memory() -> Row:
     dimension = 64
-    counter = _vector_counter(BufferedToeplitz, dimension, LONG)
+    counter = _vector_counter(SmoothTree, dimension, LONG)
     item = np.ones(dimension)
     held = {}
     for releases in (100, 10_000):
@@ -65,23 +54,12 @@ def _constant_memory() -> Row:
             counter.release(item)
         held[releases] = _numbers(vars(counter))
     return Row(
-        "blt, 4 buffers",
+        "smooth tree",
         f"numbers held after 10,000 releases, d = {dimension}",
         f"{held[10_000]:,}",
-        f"{held[100]:,} as after 100",
-        held[10_000] == held[100],
+        f"{held[100]:,} after 100, and a vector for each level",
+        held[10_000] <= held[100] + 64 * 17,
     )
-
-
-def _fits() -> Iterator[Row]:
-    name = "blt fit, 4 buffers"
-
-    def looked_up() -> None:
-        tabulated.cache_clear()
-        tabulated(LONG - 31_072)
-
-    first = seconds(looked_up, repetitions=10)
-    yield noted(name, f"from the table, {LONG - 31_072:,} releases", 1e3 * first, " ms")
 
 
 def _vector_counter(kind: type[Counter], dimension: int, releases: int) -> Counter:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from benchmarks.row import Row, at_most, noted
 from research.counter_errors import OLDER
-from tacit.privacy.counters import BufferedToeplitz, Counter, NormalisedSquareRoot, SmoothTree
+from tacit.privacy.counters import Counter, NormalisedSquareRoot, SmoothTree
 
 # Releases, the square root's limit, the smooth tree's under Laplace noise.
 LIMITS = ((2**10, 0.312, 0.532), (2**14, 0.287, 0.481), (2**17, 0.275, 0.426))
@@ -19,13 +19,9 @@ def rows() -> Iterator[Row]:
     for releases, root_limit, _ in LIMITS:
         what = WHAT.format(releases)
         tree, root = (OLDER[kind](releases, False) for kind in ("binary tree", "square root"))
-        blt = _worst(BufferedToeplitz, releases, mu=1.0)
         smooth = _worst(SmoothTree, releases, mu=1.0)
         # The limit has three decimals, and so has what is compared with it.
         yield at_most("square root", what, round(root / tree, 3), root_limit, digits=".3f")
-        yield noted("blt, 4 buffers", what, blt / tree, digits=".4f")
-        against_root = f"largest std / square root's, {releases:,} releases"
-        yield at_most("blt, 4 buffers", against_root, blt / root, 1.01, digits=".4f")
         yield noted("smooth tree", what, smooth / tree, digits=".3f")
     root = OLDER["square root"](1024, False)
     normalised = _worst(NormalisedSquareRoot, 1024, mu=1.0)

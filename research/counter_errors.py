@@ -20,7 +20,7 @@ from tacit.privacy.counters.dense import sqrt_coefficients
 
 GAUSSIAN = (
     tacit.Budget(1.0, 1e-6),
-    ("fresh", "blocks", "binary tree", "smooth tree", "square root", "blt"),
+    ("fresh", "blocks", "binary tree", "smooth tree", "square root"),
 )
 LAPLACE = (tacit.Budget(1.0, 0.0), ("blocks", "binary tree", "smooth tree"))
 # Kinds of Gaussian noise that are drawn as well, up to how many releases they have.
@@ -35,7 +35,6 @@ PENS = {
     "binary tree": Pen("#CC79A7", "^"),
     "smooth tree": Pen("#009E73", "D"),
     "square root": Pen("#D55E00", "o"),
-    "blt": Pen("#0072B2", "v", "--"),
     "optimal": Pen("#000000", "*"),
     "normalised square root": Pen("#56B4E9", "X"),
 }

@@ -15,15 +15,12 @@ import numpy as np
 from research.study import RUNS, Parser, load, store, whole
 from tacit.privacy.budget import Budget
 from tacit.privacy.validation import Floats
-from tacit.simulation import plots
-from tacit.simulation.plots import FORMATS, INK, PALE, STYLE, Pen, curves, short
+from tacit.simulation.plots import FORMATS, INK, PALE, STYLE, Pen, short
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-    from tacit.simulation.result import Result
-
-__all__ = ["INK", "PALE", "EndLabel", "Pen", "band", "draw_regret", "drawing", "label_ends"]
+__all__ = ["INK", "PALE", "EndLabel", "Pen", "band", "drawing", "label_ends"]
 
 T = TypeVar("T")
 
@@ -31,8 +28,7 @@ FIGURES: Mapping[str, str] = {
     name.replace("_", "-"): f"research.{name}"
     for name in (
         *("counter_errors", "epsilon_cost", "first_agent", "functional_curves"),
-        *("functional_noise", "linear_comparison", "linear_paper_regret"),
-        *("lq_orders", "mixture_orders", "paper_regret", "tabular_orders"),
+        *("linear_paper_regret", "lq_orders", "paper_regret"),
     )
 }
 """By name. Each is a module whose ``main(["--output=FILE"])`` draws it into a PNG."""
@@ -271,16 +267,6 @@ def budget_words(budget: Budget) -> str:
     """
     delta = "0 (pure)" if budget.pure else f"{budget.delta:g}".replace("e-0", "e-")
     return f"ε = {budget.epsilon:g}, δ = {delta}"
-
-
-def draw_regret(axes: Axes, results: Sequence[Result], label: str, pen: Pen) -> list[EndLabel]:
-    """The regret of runs in optimal returns, and what is written at the line's end."""
-    before = len(axes.lines)
-    plots.draw_regret(axes, curves(results, relative=True), label, pen)
-    ends = [
-        (np.asarray(line.get_xdata()), np.asarray(line.get_ydata())) for line in axes.lines[before:]
-    ]
-    return [EndLabel(float(x[-1]), float(y[-1]), label, pen.colour) for x, y in ends]
 
 
 def label_ends(axes: Axes, labels: Sequence[EndLabel], *, gap: float = 13.0) -> None:

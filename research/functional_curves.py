@@ -1,12 +1,10 @@
 """Learning curves of Wang and Hegde's comparison, each labelled with what is proven of it.
 
 After Figure 2 of the paper: what users got, one after another, on line, for the paper's hundred
-users and its two budgets. Algorithm 1 runs as the authors' public code does, with the sigma for
-which the paper claims the budget: nothing is proven of it. Input perturbation has noise on every
-reward for T rewards of the reward function, which is proven. ``functional state`` is the function
-itself as the state (:mod:`tacit.papers`, corrected), for one user's rewards, and ``DP-SGD`` a
-network's parameters. Policy evaluation is a reconstruction, and the last line the agent of this
-library, all of whose users are served, for whole episodes.
+users and its two budgets. Algorithm 1 runs as it is printed, with the sigma for which the paper
+claims the budget: nothing is proven of it. ``functional state`` is the function itself as the state
+(:mod:`tacit.papers`, corrected), for one user's rewards, and ``DP-SGD`` a network's parameters. The
+last line is the agent of this library, all of whose users are served, for whole episodes.
 
 Besides: Proposition 10, which bounds the error of values with J = 1 and n states by a number that
 falls with n, beside what the error is.
@@ -28,12 +26,9 @@ from numpy.typing import NDArray
 
 import tacit
 from research.figures import PALE, EndLabel, Pen, band, drawing, figure_main, label_ends, levels
-from research.functional_noise import printed_run
 from research.study import RUNS, joint, load, markdown, store
-from research.wang_baselines import baseline
 from tacit.continuous import line
-from tacit.papers.wang_functional_2019 import Setting, functional_q
-from tacit.privacy.budget import Budget
+from tacit.papers.wang_functional_2019 import Setting, functional_q, network_q
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -45,49 +40,32 @@ CLAIMS = {0.9: 0.32, 0.45: 0.74}
 """The noise for which the paper claims an epsilon."""
 # A point of a curve is the mean of so many users.
 SMOOTHED = 10
-# Whole episodes in a batch, and steps that are worth it.
-STATE = Setting(T=USERS * 50, B=500, alpha=1.0)
+# As the paper has it; and whole episodes in a batch, with steps that are worth it.
+PRINTED, STATE = Setting(T=USERS * 50), Setting(T=USERS * 50, B=500, alpha=1.0)
 
 LINES: Mapping[str, tuple[str, Pen]] = {
-    "no noise": ("none", Pen("#222222", "X")),
     "Algorithm 1": ("nothing", Pen("#CC79A7", "^", ":")),
-    "input perturbation": ("the reward function", Pen("#E69F00", "v")),
     "functional state": ("one user's rewards", Pen("#56B4E9", "P")),
-    "policy evaluation": ("whole episodes", Pen("#D55E00", "s")),
     "DP-SGD": ("one user's rewards", Pen("#009E73", "D", "--")),
     "FittedFunctionalQ": ("whole episodes", Pen("#0072B2", "o")),
 }
 """What each line proves, and how it is drawn."""
-BANDS = ("Algorithm 1", "FittedFunctionalQ")
-BASELINES = {"policy evaluation": "policy_evaluation", "DP-SGD": "network_q"}
-
-
-def reward_noise(epsilon: float) -> float:
-    """Of one of T rewards, for reward functions at most 1 apart: sqrt(T) / mu."""
-    return math.sqrt(USERS * line().spec.horizon) / Budget(epsilon, DELTA).mu
 
 
 def returns(name: str, epsilon: float, seed: int) -> list[float]:
     """What each user got, or what the policy that served her is worth."""
-    world = line()
-    if name == "functional state":
-        budget: dict[str, Any] = {"epsilon": epsilon, "delta": DELTA, "printed": False}
-        found = functional_q(world, setting=STATE, protect="episode", seed=seed, **budget)
-        return [float(value) for value in found.values]
-    if name in BASELINES:
-        given: dict[str, Any] = {"epsilon": epsilon, "delta": DELTA, "seed": seed}
-        found = baseline(BASELINES[name], users=USERS, **given)
-        return [float(value) for value in found.values]
+    given: dict[str, Any] = {"epsilon": epsilon, "delta": DELTA, "seed": seed}
     if name == "FittedFunctionalQ":
-        served = "fitted_functional_q:serve=all"
-        result = tacit.run(
-            served, world, seed, progress=False, users=USERS, privacy=joint(epsilon, DELTA)
-        )
+        served, privacy = "fitted_functional_q:serve=all", joint(epsilon, DELTA)
+        result = tacit.run(served, line(), seed, progress=False, users=USERS, privacy=privacy)
         places = np.searchsorted(result.served, np.arange(USERS), side="right") - 1
         return [float(value) for value in result.values[places]]
-    sigma = CLAIMS[epsilon] if name == "Algorithm 1" else 0.0
-    rewards = reward_noise(epsilon) if name == "input perturbation" else 0.0
-    found = printed_run(USERS, seed, sigma=sigma, reward_noise=rewards)
+    if name == "Algorithm 1":
+        found = functional_q(line(), setting=PRINTED, sigma=CLAIMS[epsilon], **given)
+    elif name == "DP-SGD":
+        found = network_q(line(), setting=STATE, **given)
+    else:
+        found = functional_q(line(), setting=STATE, protect="episode", printed=False, **given)
     return [float(value) for value in found.values]
 
 
@@ -175,12 +153,11 @@ def table(found: Mapping[str, Any]) -> str:
     """Returns of the first and the last twenty users, medians with deciles, in Markdown."""
     lines = []
     for name, (proven, _) in LINES.items():
-        for epsilon in CLAIMS if name != "no noise" else (0.9,):
+        for epsilon in CLAIMS:
             rows = rows_of(found, name, epsilon)
             parts = (rows[:, :20], rows[:, -20:])
             cells = [f"{np.median(p.mean(axis=1)):.1f} {_ends(p.mean(axis=1))}" for p in parts]
-            budget = "-" if name == "no noise" else f"{epsilon:g}"
-            lines.append([name, proven, budget, *cells])
+            lines.append([name, proven, f"{epsilon:g}", *cells])
     return markdown(["line", "proven for", "ε", "first 20 users", "last 20 users"], lines, 3)
 
 
@@ -207,7 +184,7 @@ def paint(path: Path, found: Mapping[str, Any]) -> None:
         path,
         "Learning curves of the comparison of Wang and Hegde",
         f"Returns of a hundred users on line, means of {SMOOTHED} of them. Lines: medians of "
-        f"{RUNS} runs; bands: 10th to 90th percentile, of {' and '.join(BANDS)}. δ = 1e-4. "
+        f"{RUNS} runs; bands: 10th to 90th percentile. δ = 1e-4. "
         "After a name: what it proves.",
         panels=3,
         size=(18, 5.8),
@@ -215,8 +192,7 @@ def paint(path: Path, found: Mapping[str, Any]) -> None:
     ) as sheet:
         ends = []
         for axes, (epsilon, sigma) in zip(sheet, CLAIMS.items(), strict=False):
-            some = [name for name in LINES if f"{name}, {epsilon:g}" in found["curves"]]
-            ends.append([_draw(axes, found, name, epsilon) for name in some])
+            ends.append([_draw(axes, found, name, epsilon) for name in LINES])
             levels(axes, 0.0, optimum=world.optimal_value, uniform=world.baseline_value)
             axes.set(
                 title=f"ε = {epsilon:g}; Algorithm 1 with σ = {sigma:g}", xlabel="users served"
@@ -231,10 +207,8 @@ def paint(path: Path, found: Mapping[str, Any]) -> None:
 def _draw(axes: Axes, found: Mapping[str, Any], name: str, epsilon: float) -> EndLabel:
     proven, pen = LINES[name]
     rows = smoothed(rows_of(found, name, epsilon))
-    if name not in BANDS:  # of all seven nothing could be read
-        rows = np.median(rows, axis=0, keepdims=True)
     x = np.arange(1, rows.shape[1] + 1) * float(SMOOTHED)
-    return band(axes, x, rows.T, pen, name if name == "no noise" else f"{name}: {proven}")
+    return band(axes, x, rows.T, pen, f"{name}: {proven}")
 
 
 def _proposition(axes: Axes, found: Mapping[str, Any]) -> list[EndLabel]:

@@ -73,9 +73,6 @@ _ICU_LOG = (
 TABLES: dict[str, Callable[[], str]] = {
     **{study.name: study.table for study in STUDIES.values()},
     "budgets": partial(_text, "epsilon_cost"),
-    "tabular orders": partial(_text, "tabular_orders"),
-    "linear rivals": partial(_text, "linear_comparison"),
-    "mixture orders": partial(_text, "mixture_orders"),
     "gymnasium": lambda: gymnasium.table(load("gymnasium")),
     "offline icu": partial(_offline, "icu", _ICU_LOG, 0),
     "offline log": partial(_offline, "log", _LOGS, 2),

@@ -12,10 +12,10 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from statistics import median
+from typing import Any
 
 import numpy as np
 
-from research.linear_comparison import asked
 from research.study import (
     DELTA,
     PLAIN,
@@ -25,11 +25,13 @@ from research.study import (
     Study,
     amount,
     joint,
+    seeded,
     spread,
     study_main,
     world_of,
 )
 from tacit.privacy.models import DistributedDP, LocalDP, NonPrivate, Privacy
+from tacit.registry import choose_agent
 from tacit.simulation.plan import fewest_users
 from tacit.simulation.result import Result
 
@@ -397,6 +399,13 @@ def _regret(run: Result) -> float:
     return float(run.regret[-1] / (run.optimal_value - run.reference_value))
 
 
+def _asked(case: Case, runs: Runs) -> str:
+    """Which statistic the agent of a case asks for."""
+    spec = world_of(seeded(case.world, 0)).spec
+    agent: Any = choose_agent(case.agent).build(spec, case.users, case.privacy, 0)
+    return str(agent.algorithm.statistic_kind)
+
+
 def _times(case: Case, runs: Runs) -> str:
     """How many times the regret of its twin without privacy."""
     if "not private" not in runs:
@@ -423,7 +432,7 @@ BUDGETS = Study(
     ("world", "agent", "ε"),
     (*_budgets("two_state", 100_000), *_budgets("simplex", 1_000_000)),
     {
-        "asks for": lambda case, runs: asked(case),
+        "asks for": _asked,
         "regret": of(_regret),
         "times its twin's": _times,
         "users to 90 %": of(serving),

@@ -160,6 +160,23 @@ def test_a_successor_goes_on_after_the_last_user(app: Path) -> None:
     ]
 
 
+def test_a_run_goes_on_by_itself_where_its_file_says_so(app: Path) -> None:
+    folder = app.parent
+    app.write_text(APP.replace("users = 100000", "users = 150\nsuccessor = true"))
+    assert content(call("learn", app, "--json"))["version"] == 1
+    for day in (2, 3, 4):
+        policy = tacit.published.load(folder / "out.npz")
+        night(folder, f"day {day}.csv", policy, 80, seed=day)
+        (file,) = content(call("learn", app, "--json"))["files"]
+        assert file["counted"] == 80, "of its version, in whichever run"
+    shown = content(call("ledger", "show", folder / "app.db", "--json"))
+    ended = [run["ended"] for run in shown["runs"]]
+    assert ended == [True] * (len(ended) - 1) + [False]
+    assert [run["name"] for run in shown["runs"]] == ["run", "run+", "run++", "run+++"]
+    assert content(call("learn", app, "--json"))["files"] == []
+    assert content(call("ledger", "verify", folder / "app.db", "--json"))["well"]
+
+
 def test_an_older_policy_serves_again_and_is_pinned(app: Path) -> None:
     folder = app.parent
     call("learn", app)
@@ -205,6 +222,41 @@ def test_a_night_that_died_is_given_again(
     assert told["users"] + told["waiting"] == users
     shown = content(call("ledger", "show", app.parent / "app.db", "--json"))
     assert shown["people"]["count"] == users
+
+
+def test_a_night_that_taught_nothing_is_a_failure(tmp_path: Path) -> None:
+    """The same people again, under other events, one episode each: cron must notice."""
+    app = tmp_path / "app.toml"
+    app.write_text(APP)
+    night(tmp_path, "day 1.csv", first_policy(), 50, seed=77)
+    assert content(call("learn", app, "--json"))["users"] == 50
+    night(tmp_path, "day 2.csv", first_policy(), 50, seed=77)
+    outcome = call("learn", app, "--json")
+    told = json.loads(outcome.stdout)
+    assert (told["files"][0]["refused"], outcome.exit_code) == (50, 1)
+    assert "taught nothing: of 50 episodes none was taken" in told["warning"]
+    assert outcome.stderr == f"tacit: {told['warning']}\n"
+    assert content(call("learn", app, "--json"))["files"] == [], "nothing new is no failure"
+    # One that is taken is enough.
+    rows = (tmp_path / "logs" / "day 2.csv").read_text().replace("77-0,", "somebody new,")
+    (tmp_path / "logs" / "day 3.csv").write_text(rows)
+    (file,) = content(call("learn", app, "--json"))["files"]
+    assert (file["waiting"], file["refused"]) == (1, 49)
+
+
+def test_a_file_that_grew_is_read_on(app: Path) -> None:
+    folder = app.parent
+    night(folder, "day 2.csv", first_policy(), 20, seed=5)
+    assert content(call("learn", app, "--json"))["users"] >= 120
+    day = folder / "logs" / "day 2.csv"
+    before = day.read_text()
+    night(folder, "day 2.csv", first_policy(), 15, seed=6)
+    day.write_text(before + day.read_text().partition("\n")[2])
+    assert content(call("learn", app, "--dry-run", "--json"))["new"] == ["logs/day 2.csv"]
+    (file,) = content(call("learn", app, "--json"))["files"]
+    assert (file["users"], file["known"], file["counted"] + file["waiting"]) == (35, 20, 15)
+    assert content(call("learn", app, "--json"))["files"] == []
+    assert content(call("ledger", "verify", folder / "app.db", "--json"))["well"]
 
 
 MISTAKES = {

@@ -14,7 +14,7 @@ import sqlalchemy as sa
 
 import tacit
 from tacit.core.intake import Receipt
-from tacit.privacy.errors import InvalidArgument, TacitWarning
+from tacit.privacy.errors import HorizonExceeded, InvalidArgument, TacitWarning
 from tacit.store import ledger, runs, schema
 from tacit.store.values import load
 from tacit.tabular.spec import FiniteSpec
@@ -54,6 +54,19 @@ def episodes(log: Any) -> tacit.Episodes:
     return tacit.Episodes.from_frame(
         frame, spec=SPEC, time="when", next_state=None, version="version", episode="session"
     )
+
+
+def test_who_is_refused_uses_up_no_place(tmp_path: Any) -> None:
+    """The last places are for those who may come, however many come who may not."""
+    agent = make(users=20, size=20, store=tmp_path / "app.db")
+    rng = np.random.default_rng(0)
+    first = [f"user {i}" for i in range(15)]
+    assert agent.learn(episodes(night(agent.policy, first, rng))).waiting == 15
+    both = [*first, *(f"new {i}" for i in range(5))]
+    receipt = agent.learn(episodes(night(agent.policy, both, rng)))
+    assert (receipt.refused, receipt.counted, agent.served) == (15, 5, 20)
+    with pytest.raises(HorizonExceeded, match="0 are left, 1 came"):
+        agent.learn(episodes(night(agent.policy, ["late"], rng, version=0)))
 
 
 def classes(receipt: Receipt) -> int:

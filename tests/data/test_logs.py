@@ -102,6 +102,14 @@ def test_every_kind_of_table_gives_the_same_episodes(kind: str) -> None:
     )
 
 
+def test_validate_finds_entries_that_are_there_twice() -> None:
+    table = {"user": ["a", "b"] * 2 + ["a", "a"], "at": [1, 1, 2, 2, 1, 3], "state": [0] * 6}
+    table |= {"action": [0, 0, 1, 1, 0, 1], "reward": [1.0] * 6}
+    spec = FiniteSpec(3, 2, 3, stationary=True)
+    log = Episodes.from_frame(table, spec=spec, time="at", next_state=None)
+    assert tacit.validate(log, spec)["repeated"] == 1
+
+
 def test_validate_tells_ends_gaps_unknown_labels_and_numbers_apart() -> None:
     report = tacit.validate(Episodes.from_frame(LOG, **OPTIONS), SPEC)
     assert report["unknown_states"] == report["unknown_actions"] == report["invalid_rewards"] == 1

@@ -13,6 +13,7 @@ from gymnasium import spaces
 
 import tacit
 from tacit import InvalidArgument, NonPrivate
+from tacit.cli.doctor import prospects
 from tacit.continuous import QPolicy
 from tacit.gym import NAMES, from_gymnasium
 from tacit.registry import build_world
@@ -80,7 +81,7 @@ def test_observations_are_numbered_or_flattened():
     assert world.spec.dimension == 4
     assert "observations flattened to 4 numbers" in world.assumed
     assert tacit.world(Told(spaces.MultiDiscrete([2, 3]), spaces.Discrete(2))).spec.states == 7
-    with pytest.raises(InvalidArgument, match="must be a Box, or be flattened"):
+    with pytest.raises(InvalidArgument, match="of a Sequence, which has no fixed numbers"):
         tacit.world(Told(spaces.Sequence(LINE), spaces.Discrete(2)))
 
 
@@ -146,3 +147,10 @@ def test_an_import_registers_them_and_loads_no_family(first):
         "assert not {'tacit.tabular', 'numba', 'tacit.core'} & set(sys.modules)"
     )
     subprocess.run([sys.executable, "-c", code], check=True, timeout=120)
+
+
+def test_pixels_are_named_and_the_doctor_says_what_would_happen():
+    with pytest.raises(InvalidArgument, match="'map' are pixels"):
+        tacit.world(Told(spaces.Dict(map=spaces.Box(0, 9, (7, 7, 3), np.uint8)), LINE))
+    assert "pixels" in prospects("gym:CarRacing-v3")["refused"]
+    assert prospects("gym:MountainCar-v0")["users"] == 5000

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from tacit import Block, JointDP, LinearPosterior, LocalDP, NonPrivate, Relation, check_statistic
-from tacit.linear import linear_from_tabular, simplex, two_state
+from tacit.linear import LinearWorld, linear_from_tabular, simplex, two_state
 from tacit.linear.posterior import (
     OutcomePosterior,
     OutcomeSums,
@@ -196,3 +196,14 @@ def test_a_larger_budget_needs_a_smaller_first_block() -> None:
     ]
     assert sizes == sorted(sizes, reverse=True)
     assert sizes[0] > 5 * sizes[1] > 20 * sizes[3]
+
+
+def test_greedy_serves_once_it_beats_the_explorer() -> None:
+    """20 factors of three next states each: by its own loss it would not serve for long."""
+    rng = np.random.default_rng(3)
+    features = rng.dirichlet(np.full(20, 0.2), size=(50, 8)) * np.where(np.arange(20), 1.0, 0.1)
+    measures = np.where(rng.random((1, 20, 50)).argsort() < 3, rng.random((1, 20, 50)), 0.0)
+    shares = [x / x.sum(axis=-1, keepdims=True) for x in (features, measures)]
+    world = LinearWorld(*shares, np.eye(20)[:1], 10)
+    agent = LinearPosterior(world.spec, 4_000, JointDP(1.0, 1e-6), noise_seed=0)
+    assert run(agent, world, seed=0, progress=False).losses[-1] < 0.3

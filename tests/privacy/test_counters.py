@@ -16,7 +16,6 @@ from scipy.linalg import solve_triangular
 import tacit
 from tacit.privacy.counters import (
     Blocks,
-    BufferedToeplitz,
     Counter,
     NormalisedSquareRoot,
     Optimal,
@@ -33,7 +32,7 @@ from tacit.privacy.noise import Noise
 from tacit.testing.mechanisms import BasisNoise, audit_counter
 from tests.testing.check_counter import check_counter
 
-GAUSSIAN = [Blocks, SmoothTree, BufferedToeplitz, NormalisedSquareRoot]
+GAUSSIAN = [Blocks, SmoothTree, NormalisedSquareRoot]
 LAPLACE = [Blocks, SmoothTree]
 EVERY = [*GAUSSIAN, Optimal]
 
@@ -106,8 +105,6 @@ def test_errors_relative_to_the_binary_tree() -> None:
         n, tree = 2**power, math.sqrt(power * (power + 1))
         root = float((sqrt_coefficients(n) ** 2).sum())
         assert round(root / tree, 3) <= sqrt_limit
-        blt = BufferedToeplitz(releases=n, mu=1.0).std.max()
-        assert blt <= 1.01 * root
         laplace_tree = (power + 1) * math.sqrt(2.0 * power)
         smooth = SmoothTree(releases=n, epsilon=1.0).std.max()
         assert smooth / laplace_tree <= smooth_limit
@@ -116,7 +113,7 @@ def test_errors_relative_to_the_binary_tree() -> None:
 # Mutants: each is a privacy bug that was seen in the wild, and must be caught.
 
 
-class HalvedBuffers(BufferedToeplitz):
+class HalvedNoise(NormalisedSquareRoot):
     """Enough is drawn; half of it is added."""
 
     def _released(self, steps: np.ndarray, fresh: np.ndarray) -> np.ndarray:
@@ -151,12 +148,6 @@ class MissingLevel(SmoothTree):
         return math.sqrt(max(1, self.zeros - 1))
 
 
-class LastUserOnly(BufferedToeplitz):
-    """Calibrated for the last column of C, which is the shortest."""
-
-    column_norm = 1.0
-
-
 class MeanColumn(NormalisedSquareRoot):
     """Calibrated for the mean entry of a column, not for its length."""
 
@@ -184,7 +175,7 @@ class LeakyEnd(Blocks):
 @pytest.mark.parametrize(
     "mutant",
     [
-        *(HalvedBuffers, ReusedNode, RedrawnNodes, MissingLevel, LastUserOnly),
+        *(HalvedNoise, ReusedNode, RedrawnNodes, MissingLevel),
         *(MeanColumn, SharedNoise, LeakyEnd),
     ],
 )
@@ -312,10 +303,9 @@ def test_counter_picks_by_budget_and_length() -> None:
     unknown = tacit.counter(budget, 1.0, None)
     assert (unknown.kind, unknown.releases) == ("blocks", None)
     assert tacit.counter(tacit.Budget(1.0, 0.0), 1.0, None).kind == "blocks"
-    assert tacit.counter(budget, 1.0, 10_000).kind == "blt"
-    assert tacit.counter(budget, 1.0, np.int64(10_000)).kind == "blt"
-    assert tacit.counter(budget, 1.0, 1000, shape=(1_000_000,)).kind == "blt"
-    assert tacit.counter(budget, 1.0, 60, shape=(1_000_000,)).kind == "blt"
+    assert tacit.counter(budget, 1.0, 10_000).kind == "smooth tree"
+    assert tacit.counter(budget, 1.0, np.int64(10_000)).kind == "smooth tree"
+    assert tacit.counter(budget, 1.0, 1000, shape=(1_000_000,)).kind == "smooth tree"
     pure = tacit.Budget(1.0, 0.0)
     assert tacit.counter(pure, 1.0, 10**12).kind == "smooth tree"
     assert tacit.counter(pure, 1.0, 1).kind == "blocks"

@@ -120,7 +120,7 @@ def test_no_zero_has_a_sign(monkeypatch: pytest.MonkeyPatch) -> None:
     curator = JOINT.curator()
     curator.add(Block(2, {"values": values}))
     found = [curator.release(ClippedSum(2)).parts["sum"]]
-    for kind in ("smooth tree", "blocks", "auto", "blt"):
+    for kind in ("smooth tree", "blocks", "auto"):
         stream = JOINT.curator().stream(ClippedSum(2), releases=4, kind=kind)
         found += [stream.release_block(Block(2, {"values": values})).parts["sum"] for _ in range(4)]
     found.append(report(ClippedSum(2), Block(1, {"values": values[:1]}), LOCAL))

@@ -156,7 +156,6 @@ def test_a_joint_release_shows_nothing_of_a_count(delta: float, runs: int) -> No
         ("smooth tree", 0.0),
         ("normalised square root", 1e-6),
         ("optimal", 1e-6),
-        ("blt", 1e-6),
     ],
 )
 def test_a_running_sum_shows_nothing_of_a_count(kind: str, delta: float, runs: int) -> None:

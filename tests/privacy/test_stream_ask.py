@@ -65,7 +65,7 @@ def audit(asked: list[Turned | None], kind: str) -> ExactAudit:
     return audit_linear(mechanism, list(np.eye(len(asked))), claimed=MU)
 
 
-@pytest.mark.parametrize("kind", ["blocks", "smooth tree", "optimal", "blt"])
+@pytest.mark.parametrize("kind", ["blocks", "smooth tree", "optimal"])
 def test_the_cost_is_that_of_each_users_own_question(kind: str) -> None:
     asked = [None, Turned(0.6, 0.8), Turned(-1.0), Turned(0.3, -0.4), None, Turned(0.0, 1.0)]
     found = audit(asked, kind)
@@ -130,7 +130,7 @@ def test_the_relation_and_the_norm_are_the_budgets() -> None:
 
 
 def test_a_revived_stream_goes_on_with_its_noise() -> None:
-    for seed, kind in ((2, "auto"), (3, "blt"), (4, "smooth tree"), (5, "blocks")):
+    for seed, kind in ((2, "auto"), (4, "smooth tree"), (5, "blocks")):
         streams = []
         for _ in range(2):
             stream = stream_of(Turned(1.0), JointDP(1.0, 1e-6), kind, seed)

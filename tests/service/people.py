@@ -39,7 +39,7 @@ class Device(Client):
         self, method: str, path: str, headers: Mapping[str, str] | None = None, body: bytes = b""
     ) -> Any:
         given = dict(headers or {})
-        if path in ("/v1/episodes", "/v1/reports") and body:
+        if path in ("/v1/episodes", "/v1/reports", "/v1/decisions", "/v1/outcomes") and body:
             try:
                 user = json.loads(body)["user"]
                 given = as_person(user if isinstance(user, str) else "somebody") | given

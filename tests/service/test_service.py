@@ -25,6 +25,7 @@ from tacit.service.client import Client, Refused
 from tacit.service.http import Service, forgotten
 from tacit.service.tokens import new_token
 from tacit.store import ledger
+from tacit.store.runs import Answer
 from tacit.store.store import Store, StoreGone
 from tests.service.running import running
 from tests.service.world import come, episode, make_app, reads, write_app
@@ -196,19 +197,19 @@ def test_values_never_raise_and_pack_alike() -> None:
 
 def test_who_breaks_a_batch_costs_nobody_else_a_place() -> None:
     class Breaks:
-        def receive(self, block: Any, people: Any, events: Any, tickets: Any) -> list[str]:
+        def receive(self, block: Any, people: Any, events: Any, tickets: Any) -> list[Answer]:
             if "bad" in people:
                 raise ValueError(*people)
-            return ["taken"] * len(people)
+            return [Answer("waiting")] * len(people)
 
     form, told = intake.Form(1, (2, None), (2, None)), dict[str, Any]()
     agent: Any = SimpleNamespace(intake=Breaks())
-    taken = intake.Intake(agent, form)
+    taken = intake.Intake([agent], form)
     packed = form.pack({"states": [0, 1], "actions": [0], "rewards": [1]})
     both = [(intake.Arrival(who, "", "", packed), who) for who in ("good", "bad", "fine")]
     taken._take([(came, lambda answer, w=who: told.update({w: answer})) for came, who in both])
     taken.close()
-    assert told == {"good": "taken", "bad": None, "fine": "taken"}
+    assert told == {"good": Answer("waiting"), "bad": None, "fine": Answer("waiting")}
     assert taken.problem == ""
 
 

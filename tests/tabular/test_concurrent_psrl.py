@@ -58,10 +58,8 @@ def test_first_everybody_explores_and_later_few() -> None:
     agent = ConcurrentPSRL(world.spec, 30_000, JointDP(4.0, 1e-6), noise_seed=1)
     assert agent.policy.weights[0] == 0.0
     tacit.run(agent, world, seed=1, progress=False)
-    # Exploring costs at most 3 % of what is earned, by explorers who lose a fifth of it at least;
-    # long after greedy last changed, it costs less with every block.
     memory = agent.plan.memory
-    late = 20.0 * memory.changed_at / agent.served
+    late = concurrent_psrl._LATE * memory.changed_at / agent.served
     assert late < 1.0
     assert 1.0 - 0.03 * late / concurrent_psrl.LEAST_COST - 1e-9 <= agent.policy.weights[0] < 1.0
     given = (memory, agent.progress, True, memory.greedy_value, 0.0)
@@ -88,14 +86,14 @@ def habit(horizon: int = 140) -> TabularWorld:
     return TabularWorld(P.reshape(12, 2, 12), r.reshape(12, 2), horizon)
 
 
-@pytest.mark.parametrize("users", [300])
-def test_few_people_with_long_histories_are_not_harmed(users: int) -> None:
-    """Explorers alone gave them half of what uniform actions give, and greedy a third."""
-    world = habit()
-    for seed in range(3):
+@pytest.mark.parametrize(("horizon", "users", "seeds"), [(140, 300, (0, 1, 2)), (20, 1000, (109,))])
+def test_few_people_are_not_harmed(horizon: int, users: int, seeds: tuple[int, ...]) -> None:
+    """Explorers gave half of what uniform actions give; the last seed's first worlds mislead."""
+    world = habit(horizon)
+    for seed in seeds:
         agent = tacit.agent(world.spec, users, JointDP(1.0, 1e-6), noise_seed=seed, seed=seed)
         result = tacit.run(agent, world, seed=seed, progress=False)
-        assert result.served_value > 0.95 * world.baseline_value
+        assert result.served_value > 0.97 * world.baseline_value
         assert result.greedy_value == pytest.approx(world.baseline_value)
         assert agent.algorithm.needed > 2 * users
 

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import importlib
 import importlib.metadata
+import math
 import os
 import platform
-from typing import Annotated
+import time
+from typing import Annotated, Any
 
 import typer
 
 from tacit.cli import terminal
-from tacit.cli.terminal import command, flag, print_json, print_table, say
+from tacit.cli.show import SIZES
+from tacit.cli.terminal import command, flag, given, print_json, print_table, say
 from tacit.privacy.errors import TacitError
 
 PACKAGES = {
@@ -23,6 +26,7 @@ PACKAGES = {
 
 @command()
 def _doctor(
+    world: Annotated[str, given("WORLD", "Of a world, gym:ID: what would happen in it.")] = "",
     as_json: terminal.Json = False,
     compile_ahead: Annotated[
         bool, flag("Compile the loops of common runs now, and nothing else.", "--compile")
@@ -31,6 +35,13 @@ def _doctor(
     if compile_ahead:
         compile_loops()
         return
+    if world:
+        found = prospects(world)
+        if as_json:
+            print_json(found)
+        else:
+            print_table(("", ""), [(name.replace("_", " "), str(x)) for name, x in found.items()])
+        raise typer.Exit(1 if "refused" in found else 0)
     checks = examine()
     broken = ", ".join(name for name, (state, _) in checks.items() if state == "failed")
     if as_json:
@@ -50,6 +61,38 @@ def examine() -> dict[str, tuple[str, str]]:
     except Exception as error:  # whatever it is, the others still have to be shown
         checks["a private agent"] = "failed", f"{type(error).__name__}: {error}"
     return checks
+
+
+def prospects(world: str) -> dict[str, Any]:
+    """Facts of a run in a world, with its sizes and time, before any of it runs."""
+    from tacit.auto import choose
+    from tacit.privacy.models import JointDP, NonPrivate
+    from tacit.registry import build_world
+    from tacit.simulation.run import usual_users
+
+    try:
+        built: Any = build_world(world)
+        spec, exact = built.spec, getattr(built, "exact", True)
+        found: dict[str, Any] = {"world": built.name}
+        sizes = {name: getattr(spec, name, None) for name in SIZES}
+        found |= {name: value for name, value in sizes.items() if value is not None}
+        budgets: dict[str, Any] = {"at_epsilon_1": JointDP(1.0, 1e-9), "not_private": NonPrivate()}
+        found |= {f"agent_{name}": choose(spec, model).agent for name, model in budgets.items()}
+        found["values"] = "exact" if exact else "estimates, of users who are stepped one by one"
+        begun = time.perf_counter()
+        found["users"] = usual_users(built)
+    except TacitError as error:
+        return {"world": world, "refused": str(error)}
+    if not exact:
+        each = (time.perf_counter() - begun) / (built.evaluation_users * built.random_steps)
+        steps = found["users"] * math.sqrt(built.random_steps * spec.horizon)
+        found["steps_of_learning"], found["microseconds_per_step"] = (
+            int(steps),
+            round(1e6 * each, 1),
+        )
+        found["time"] = f"about {2.0 * steps * each:,.0f} seconds of stepping, and planning"
+    found["by_rule"] = "; ".join(getattr(built, "assumed", ())) or "nothing"
+    return found
 
 
 def _installed(name: str, extra: str) -> tuple[str, str]:

@@ -8,6 +8,8 @@ from collections import Counter
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated, Any
 
+import typer
+
 from tacit.cli import terminal
 from tacit.cli.terminal import asked, command, count, flag, given, print_json, print_table, say
 from tacit.privacy.errors import HorizonExceeded, InvalidArgument, TacitWarning
@@ -47,7 +49,8 @@ def _learn(
     plain, known = app.agent(files=False), _known(app, old)
     _check_component(app, plain)
     new = {name: os.path.relpath(name, app.folder) for name in app.log_files()}
-    new = {name: short for name, short in new.items() if short not in known}
+    # Those that grew are read again: episodes that came before are known.
+    new = {k: v for k, v in new.items() if known.get(v, -1) not in (None, os.path.getsize(k))}
     if dry_run:
         content = _planned(app, plain) | {"learnt": len(known), "new": [*new.values()]}
         if as_json:
@@ -60,7 +63,10 @@ def _learn(
         agent = app.agent(store, after=old)
         if old is not None and not as_json:
             say(f"It goes on with version {agent.policy.version} of {old.name}.")
-        told = [_learn_file(app, agent, name, short) for name, short in new.items()]
+        told = list[dict[str, Any]]()
+        for name, short in new.items():
+            agent, counts = _learn_file(app, agent, name, short)
+            told.append(counts)
         if roll_back is not None or pin:
             agent.roll_back(agent.policy.version if roll_back is None else roll_back, pin=bool(pin))
         elif pin is False:
@@ -81,9 +87,15 @@ def _learn(
             "left": app.users - agent.taken,
             "files": told,
         }
+    lost = sum(each["retired"] + each["refused"] for each in told)
+    vain = lost and not any(each["counted"] + each["waiting"] for each in told)
+    if vain:
+        why = f"of {sum(each['users'] for each in told):,} episodes none was taken, {lost:,} were "
+        content["warning"] = f"this night taught nothing: {why}retired or refused"
+        typer.echo(f"tacit: {content['warning']}", err=True)
     if as_json:
         print_json(content)
-        return
+        raise typer.Exit(int(bool(vain)))
     for counts in told:
         words = ", ".join(f"{n:,} {what}" for what, n in counts.items() if what != "file" and n)
         say(f"{counts['file']}: {words or 'nobody'}")
@@ -92,6 +104,7 @@ def _learn(
         f"users; {content['waiting']:,} wait for their block, {content['left']:,} may still come."
     )
     say(str(agent.guarantee))
+    raise typer.Exit(int(bool(vain)))
 
 
 def _check_component(app: App, agent: Agent) -> None:
@@ -104,23 +117,27 @@ def _check_component(app: App, agent: Agent) -> None:
         )
 
 
-def _learn_file(app: App, agent: Agent, name: str, short: str) -> dict[str, Any]:
-    """Learns from all episodes of one file, and notes it in the ledger."""
+def _learn_file(app: App, agent: Agent, name: str, short: str) -> tuple[Agent, dict[str, Any]]:
+    """Learns from all episodes of one file, and notes it in the ledger; who goes on, and counts."""
     from tacit.store import ledger
 
-    totals = Counter[str]()
+    fates = ("users", "counted", "waiting", "retired", "refused")
+    totals, size = Counter[str](dict.fromkeys(fates, 0)), os.path.getsize(name)
     for episodes in app.episodes(name):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", TacitWarning)  # the receipt says the same
             try:
                 counts = asdict(agent.learn(episodes, events=_events(short, episodes)))
             except HorizonExceeded as error:
-                words = f"{error}; here: tacit learn NEXT.toml --after OLD.toml"
-                raise HorizonExceeded(words) from error
+                if not app.successor:
+                    words = f"{error}; here: tacit learn NEXT.toml --after OLD.toml"
+                    raise HorizonExceeded(words) from error
+                agent = app.heir(agent)
+                counts = asdict(agent.learn(episodes, events=_events(short, episodes)))
         totals.update({k: n for k, n in counts.items() if k not in ("version", "published")})
     with agent.store.write() as db:
-        ledger.append(db, agent.run_name, "log", file=short, **totals)
-    return {"file": short} | totals
+        ledger.append(db, agent.run_name, "log", file=short, bytes=size, **totals)
+    return agent, {"file": short} | totals
 
 
 def _events(file: str, episodes: Episodes) -> list[str]:
@@ -132,19 +149,24 @@ def _events(file: str, episodes: Episodes) -> list[str]:
     return found
 
 
-def _known(app: App, old: App | None) -> set[str]:
-    """Files that this run, or one before it, has learnt from; makes no store."""
+def _known(app: App, old: App | None) -> dict[str, int | None]:
+    """Files that this run, or one before it, has learnt from, and their bytes; makes no store."""
     from tacit.store import ledger
 
     if not app.stored:
-        return set()
+        return {}
     with app.open() as store, store.read() as db:
         lines = [*ledger.read(db)]
-    runs = {app.name, app.name if old is None else old.name}
+    newest, runs = app.name, {app.name, app.name if old is None else old.name}
     for entry in reversed(lines):
         if entry.event == "successor" and runs & {*map(str, entry.body.values())}:
             runs.add(entry.run)
-    return {str(e.body["file"]) for e in lines if e.event == "log" and e.run in runs}
+    for entry in lines if app.successor else ():
+        if entry.event == "successor" and entry.run in runs:
+            runs.add(newest := str(entry.body["to"]))
+    mine = [e for e in lines if e.event == "log" and e.run in runs]
+    # Those of runs before this one are not read on: it does not know their events.
+    return {str(e.body["file"]): e.body.get("bytes") if e.run == newest else None for e in mine}
 
 
 def _planned(app: App, agent: Agent) -> dict[str, Any]:

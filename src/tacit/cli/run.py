@@ -58,6 +58,8 @@ def _run(
     from tacit.simulation.sweep import Job, run_jobs
     from tacit.simulation.tables import save_results
 
+    if privacy == "none" and (epsilon or delta is not None):
+        raise InvalidArgument("--privacy none has no budget: leave --epsilon and --delta out")
     lines = _lines(agent, privacy, epsilon or [], delta)
     runs = range(seed, seed + (seeds or (1 if len(lines) == 1 else 5)))
     processes = workers or os.cpu_count() or 1

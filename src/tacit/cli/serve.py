@@ -39,7 +39,7 @@ def _serve(
         typer.echo(json.dumps({"role": new_token, "token": token}) if as_json else token)
     elif revoke:
         tokens.revoke_token(app.open(), revoke)
-        say(f"{revoke} opens nothing any more")
+        say(json.dumps({"revoked": revoke}) if as_json else f"{revoke} opens nothing any more")
     elif check:
         _check(app, as_json)
     else:

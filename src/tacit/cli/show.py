@@ -18,7 +18,7 @@ from tacit.privacy.validation import one_of
 if TYPE_CHECKING:
     from tacit.registry import NamedMaker
 
-_SIZES = ("states", "dimension", "actions", "controls", "horizon")
+SIZES = ("states", "dimension", "actions", "controls", "horizon")
 _VALUES = ("optimal_value", "baseline_value", "reference_value")
 _GIVEN = ("world", "epsilon", "delta", "printed", "seed")
 
@@ -82,7 +82,7 @@ def _world(name: str) -> dict[str, Any]:
         ):
             return found
     world = registry.build_world(name)
-    sizes = {size: getattr(world.spec, size) for size in _SIZES if hasattr(world.spec, size)}
+    sizes = {size: getattr(world.spec, size) for size in SIZES if hasattr(world.spec, size)}
     values = {key: or_none(float(getattr(world, key))) for key in _VALUES}
     assumed = {"assumed": list(getattr(world, "assumed", ()))}
     return found | {"world": world.name} | sizes | values | assumed
@@ -96,7 +96,7 @@ def _print(found: Mapping[str, Any]) -> None:
         rows = [(o["name"], o["type"], o["default"] or "must be given") for o in found["options"]]
         print_table(("option", "type", "default"), rows)
     if "world" in found:
-        known = [key for key in (*_SIZES, *_VALUES) if found.get(key) is not None]
+        known = [key for key in (*SIZES, *_VALUES) if found.get(key) is not None]
         figures = [(key.replace("_", " "), f"{found[key]:,.5g}") for key in known]
         print_table((found["world"], ""), figures)
         if found["assumed"]:

@@ -17,6 +17,7 @@ from typing import Any, final
 
 from numpy.typing import ArrayLike
 
+from tacit.core import late
 from tacit.core.algorithm import Algorithm, Plan, Progress
 from tacit.core.intake import EpisodeIntake, Ids, Receipt
 from tacit.core.problem import Problem, Schedule
@@ -35,6 +36,7 @@ from tacit.privacy.reading import as_numbers
 from tacit.privacy.statistic import Block, Statistic
 from tacit.privacy.validation import instance_of
 from tacit.store import ledger, runs, schema
+from tacit.store.runs import Answer
 from tacit.store.store import Store, change_rows, rows_of
 from tacit.store.values import load
 
@@ -120,6 +122,23 @@ class Agent(Uncopyable):
             if user_ids is not None and data.aggregate:
                 raise InvalidArgument("an aggregate block has no user_ids")
             return self.intake.take(data, user_ids, events, self._loop.step)
+
+    def decide(self, user: str, event: str, ticket: str, **values: Any) -> Answer:
+        """Takes an action that was taken, whose reward comes later by :meth:`outcome`.
+
+        The ticket of ``agent.intake.ticket()`` was taken when the policy was read; values are
+        ``step``, ``state`` and ``action``, perhaps ``component`` and ``probability``.
+        """
+        with self._alone("decide"):
+            return late.take(self.intake, [late.LateStep(user, event, values, ticket)])[0]
+
+    def outcome(self, user: str, event: str, **values: Any) -> Answer:
+        """Takes the ``reward`` of a ``step``, and perhaps its ``next_state``, whenever it is known.
+
+        What never comes within the block's window has ``agent.intake.default_reward``.
+        """
+        with self._alone("outcome"):
+            return late.take(self.intake, [late.LateStep(user, event, values)])[0]
 
     def learn_reports(
         self, reports: ArrayLike, user_ids: Ids = None, *, events: Sequence[str] | None = None

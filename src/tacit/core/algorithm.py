@@ -258,9 +258,12 @@ class Algorithm(ABC, Generic[S]):
 
     def block_users(self, at: Progress) -> int:
         """How many users the next block has; 0 at the end."""
-        if at.releases >= self.schedule.releases:
+        last = self.schedule.releases - 1
+        if at.releases > last and self.counter != "blocks":
             return 0
-        return min(self.schedule.blocks[at.releases], self.users - at.served)
+        # Blocks that a clock closes are smaller than planned: the last one is repeated.
+        size = self.schedule.blocks[min(at.releases, last)]
+        return max(0, min(size, min(self.users, self.schedule.users) - at.served))
 
     @property
     def fingerprint(self) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import math
 import secrets
 import threading
 import time
@@ -145,6 +146,8 @@ class EpisodeIntake:
     def __init__(self, run: StoredRun) -> None:
         self.run = run
         self.window = 86400.0  # seconds from reading a policy to sending its episode
+        self.every = 0.0  # seconds after which a block with places closes; 0: by count alone
+        self.default_reward = math.nan  # of a step whose outcome did not come
         self.buffer = EpisodeBuffer()
         self.packets: dict[int, Block] = {}  # by number, where the store has no bytes of it
         self.visits: dict[str, Any] | None = None  # how often users came, of a run in memory
@@ -184,16 +187,17 @@ class EpisodeIntake:
         users, start, stop, before = given, 0, 0, self.users_taken(view.row)
         try:
             came = self._new(view.row, self._named(data, ids, events))
-            self._check_open(view.row, came.rows)
+            self._check_open(view.row)
             on_policy = view.on_policy and not data.aggregate
-            arrivals = came.only(self._teaching(view, came.rows)) if on_policy else came
-            data = _with_component(arrivals.rows, view.checkpoint.plan.policy, on_policy)
+            taught = came.only(self._teaching(view, came.rows)) if on_policy else came
+            arrivals = self._with_places(view.row, taught)
+            data = with_component(arrivals.rows, view.checkpoint.plan.policy, on_policy)
             arrivals = arrivals._replace(rows=data)
             users = data.users
             self.check_schema(view.checkpoint, data)
-            known, retired = given - came.rows.users, came.rows.users - users
+            known, retired = given - came.rows.users, came.rows.users - taught.rows.users
             version, published = view.row.version, list[int]()
-            counted = waiting = refused = 0
+            counted, waiting, refused = 0, 0, taught.rows.users - users
             while start < users:
                 here = self.run.look()
                 room, before = self.room(here), self.users_taken(here.row)
@@ -262,18 +266,27 @@ class EpisodeIntake:
             old = {event.event for event in runs.known(db, row, event=arrivals.keys)}
         return arrivals.only([i for i, key in enumerate(arrivals.keys) if key not in old])
 
-    def _check_open(self, row: Any, data: Block) -> None:
+    def _check_open(self, row: Any) -> None:
         if row.succeeded:
             raise HorizonExceeded("this agent has a successor: give users to that one")
         if row.stopped:
             raise InvalidArgument("this run is stopped: agent.start() lets users come again")
+
+    def _with_places(self, row: Any, arrivals: Arrivals) -> Arrivals:
+        """Those who come, if there are places for them; who would be refused needs none."""
         declared = self.run.algorithm.users
         left = declared - self.users_taken(row)
-        if data.users > left:
+        if arrivals.rows.users > left and arrivals.names and not row.once:
+            with self.run.store.read() as db:
+                pays = runs.admit(db, row, row.block, arrivals.names)
+            arrivals = arrivals.only([i for i, cost in enumerate(pays) if cost >= 0])
+        if arrivals.rows.users > left:
             raise HorizonExceeded(
                 f"this agent was declared for {declared} users; {left} are left, "
-                f"{data.users} came: a successor goes on with what it learnt (agent.successor)"
+                f"{arrivals.rows.users} came: a successor goes on with what it learnt "
+                "(agent.successor)"
             )
+        return arrivals
 
     def check_schema(self, now: Checkpoint, data: Block) -> None:
         """Refuses columns that the query of a plan cannot read; shapes and types are public."""
@@ -291,8 +304,7 @@ class EpisodeIntake:
         if "versions" not in data.arrays:
             return range(data.users)
         serving, latest, age = view.row.version, view.row.latest, self.run.algorithm.max_age
-        oldest = max(serving - age, view.checkpoint.at.offset)
-        newest = latest if age else serving
+        oldest, newest = max(0, serving - age), latest if age else serving
         versions = np.asarray(data.arrays["versions"])
         here = (versions >= oldest) & (versions <= newest)
         if here.all():
@@ -374,7 +386,8 @@ class EpisodeIntake:
         if "versions" in rows.arrays:
             found, counts = np.unique(rows.arrays["versions"], return_counts=True)
             shares = dict(zip(found.tolist(), counts.tolist(), strict=True))
-        packet = runs.Packet(block, rows.users, data, shares, people, events)
+        missing = rows["came"].shape[1] if "came" in rows.arrays else 0
+        packet = runs.Packet(block, rows.users, data, shares, people, events, missing)
         number = runs.put(db, row, packet)
         if in_memory:
             self.packets[number] = rows
@@ -438,23 +451,48 @@ class EpisodeIntake:
         if self.run.fills_ahead(view):
             self.run.open_next(db, runs.find(db, self.run.name), view.checkpoint)
 
+    def close_by_clock(self, seen: Any) -> bool:
+        """Closes the block that fills if it has places and its time has come; whether it did."""
+        due = bool(self.every and seen.stage == "open" and time.time() >= seen.at + self.every)
+        if not due or not seen.places + self.buffer.users(seen.block):
+            return False
+        view = self.run.look()
+        with self.run.store.write() as db:
+            row = runs.find(db, self.run.name)
+            if runs.block_of(db, self.run.name, seen.block).stage != "open":
+                return False
+            self.spill(db, row)
+            block = runs.block_of(db, self.run.name, seen.block)
+            runs.set_block(db, row, block.block, size=block.places)
+            # Those who come with an episode are all there; devices have their window.
+            if block.users < block.places or runs.by_ticket(db, row, block.block):
+                block.size = block.places
+                self._close_full(db, row, view, block)
+        self.buffer, self.visits = EpisodeBuffer(), None
+        return True
+
     def receive(
-        self, rows: Block, people: Sequence[str], events: Sequence[str], tickets: Sequence[str]
+        self,
+        rows: Block,
+        people: Sequence[str],
+        events: Sequence[str],
+        tickets: Sequence[str],
+        then: Callable[[Any, Any, list[Answer]], list[Answer]] | None = None,
     ) -> list[Answer]:
         """Takes devices in, all of them in one transaction; the answer to each.
 
         Args:
-            rows: Their episodes or reports, in their order.
+            rows: Their episodes or reports, in their order; empty ones, to fill, lie apart.
             people: Names of their users.
             events: Names of their episodes; one that came before is answered as it was then.
             tickets: Places that they took with their policies.
+            then: Goes on in the transaction with these answers, and returns others.
         """
         view, store = self.run.look(), self.run.store
         with self._written() as taken, store.write() as db:
             row = runs.find(db, self.run.name)
             self._count(db, row, view, taken)  # or places of these devices would count twice
-            names = store.pseudonyms(people)
-            keys = store.pseudonyms([f"{n} {e}" for n, e in zip(names, events, strict=True)])
+            names, keys = self.hashed(people, events)
             told, groups = runs.decide(db, row, keys, tickets, [*map(self._place, tickets)])
             for (number, version), some in sorted(groups.items()):
                 if self.run.algorithm.privacy.devices_add and version != row.version:
@@ -462,19 +500,27 @@ class EpisodeIntake:
                     told |= dict.fromkeys(some, Answer("late", version=row.version))
                     continue
                 pays = runs.admit(db, row, number, [names[i] for i in some])
-                kept = [(i, cost) for i, cost in zip(some, pays, strict=True) if cost >= 0]
+                cost = {i: cost for i, cost in zip(some, pays, strict=True) if cost >= 0}
                 told |= dict.fromkeys(some, Answer("refused", version=row.version))
-                told |= dict.fromkeys([i for i, _ in kept], Answer("waiting", number, version))
-                if not kept:
-                    continue
-                part = _rows(rows, [i for i, _ in kept])
-                followed = np.full(part.users, version, dtype=np.int64)
-                part = Block(part.users, {**part.arrays, "versions": followed})
-                who = [(names[i], cost) for i, cost in kept]
-                self._write(db, row, number, part, who, [(keys[i], tickets[i]) for i, _ in kept])
+                told |= dict.fromkeys(cost, Answer("waiting", number, version))
+                for kept in [[i] for i in cost] if "came" in rows.arrays else [[*cost]]:
+                    part = _rows(rows, kept)
+                    followed = np.full(part.users, version, dtype=np.int64)
+                    part = Block(part.users, {**part.arrays, "versions": followed})
+                    who = [(names[i], cost[i]) for i in kept]
+                    came = [(keys[i], tickets[i]) for i in kept]
+                    if kept:
+                        self._write(db, row, number, part, who, came)
                 self._close_full(db, row, view, runs.block_of(db, self.run.name, number))
-        first = {key: i for i, key in reversed([*enumerate(keys)])}
-        return [told[i] if i in told else told[first[key]] for i, key in enumerate(keys)]
+            first = {key: i for i, key in reversed([*enumerate(keys)])}
+            answers = [told[i] if i in told else told[first[key]] for i, key in enumerate(keys)]
+            return answers if then is None else then(db, row, answers)
+
+    def hashed(self, people: Sequence[str], events: Sequence[str]) -> tuple[list[str], list[str]]:
+        """Keyed hashes of people, and of their events."""
+        names = self.run.store.pseudonyms(people)
+        keys = [f"{name} {event}" for name, event in zip(names, events, strict=True)]
+        return names, self.run.store.pseudonyms(keys)
 
     def _place(self, ticket: str) -> tuple[int, int] | None:
         """Version and block of a ticket; None if it is not ours."""
@@ -510,7 +556,7 @@ def _room(
     return longer
 
 
-def _with_component(data: Block, policy: Any, on_policy: bool) -> Block:
+def with_component(data: Block, policy: Any, on_policy: bool) -> Block:
     """Users with the components that they drew, as a mixed policy needs them.
 
     Each user says which one she drew. Where none does, none of them would count: that is refused,

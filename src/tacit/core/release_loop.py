@@ -23,7 +23,8 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from tacit.core.algorithm import Algorithm, BlockInfo, Plan
-from tacit.core.intake import EpisodeIntake
+from tacit.core.intake import EpisodeIntake, with_component
+from tacit.core.late import joined
 from tacit.core.stored_run import Checkpoint, RunView, StoredRun
 from tacit.privacy.curator import Release
 from tacit.privacy.errors import BudgetExceeded, CorruptFile, InvalidArgument
@@ -53,12 +54,14 @@ class ReleaseLoop:
         """Moves the oldest block on by its two commits; whether to call it again."""
         run = self.run
         view = run.look()
-        if view.oldest.stage == "closed" and view.oldest.at > time.time() + _CLOCKS:
-            # The clock was set back: its window begins anew, or it would wait for that long.
+        if view.oldest.stage in ("open", "closed") and view.oldest.at > time.time() + _CLOCKS:
+            # The clock was set back: its time begins anew, or it would wait for that long.
             with run.store.write() as db:
                 runs.set_block(db, view.row, view.oldest.block, at=time.time())
             view = run.look(fresh=True)
-        if not self._ready(view.oldest):
+        if self.intake.close_by_clock(view.filling):
+            view = run.look(fresh=True)
+        if not self._ready(view):
             return False
         try:
             self._move(view)
@@ -70,13 +73,18 @@ class ReleaseLoop:
                     runs.set_run(db, run.name, hold=time.time() + _HOLD)
         return True
 
-    def _ready(self, block: Any) -> bool:
+    def _ready(self, view: RunView) -> bool:
         """Whether a block can be moved on: all its users have come, or had time to."""
+        block = view.oldest
         if block.stage == "open":
             return bool(0 < block.size <= block.places + self.intake.buffer.users(block.block))
         since = time.time() - block.at
-        full = block.users >= block.places and since >= GRACE
-        return bool(block.stage != "closed" or full or since >= self.intake.window)
+        if block.stage != "closed" or since >= self.intake.window:
+            return True
+        if block.users < block.places or since < GRACE:
+            return False
+        with self.run.store.read() as db:
+            return not runs.incomplete(db, view.row, block.block)
 
     # Seal: from here on the block's users are known.
 
@@ -154,6 +162,9 @@ class ReleaseLoop:
                 if part is None:
                     aggregate, arrays = load(data)
                     part = Block(users, arrays, aggregate)
+                    if "came" in arrays:
+                        part = joined(part, self.intake.default_reward)
+                        part = with_component(part, now.plan.policy, False)
                 if isinstance(curator, LocalCurator) and made in part.arrays:
                     # One that no device makes counts as zero: sums with it would be lost.
                     checked = curator.checked_reports(self.run.statistic(now), part[made])
@@ -169,10 +180,11 @@ class ReleaseLoop:
             raise Conflict("rows were set aside")
         if len(found) == 1:
             return found[0]
-        names = found[0].arrays if found else ()
+        # Columns that all of them have.
+        names = [n for n in (found[0].arrays if found else ()) if all(n in b.arrays for b in found)]
         users = sum(block.users for block in found)
-        joined = {name: np.concatenate([block[name] for block in found]) for name in names}
-        return frozen(Block(users, joined))
+        whole = {name: np.concatenate([block[name] for block in found]) for name in names}
+        return frozen(Block(users, whole))
 
     def _plans(self, db: Any, now: Checkpoint, shares: Mapping[int, int]) -> dict[int, Plan]:
         """Plans that the users of a block followed."""
@@ -182,7 +194,7 @@ class ReleaseLoop:
                 found[version] = now.plan
             else:  # users of a version that is not kept count as zero
                 with contextlib.suppress(InvalidArgument):
-                    found[version] = self.run.load_checkpoint(db, version).plan
+                    found[version] = self.run.load_checkpoint(db, version, True).plan
         return found
 
     def _mixed(

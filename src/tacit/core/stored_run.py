@@ -227,9 +227,11 @@ class StoredRun:
             self.view = found
         return found
 
-    def load_checkpoint(self, db: Any, version: int) -> Checkpoint:
-        """Checkpoint of a version that is kept."""
-        row = runs.version_of(db, self.name, version)
+    def load_checkpoint(self, db: Any, version: int, before: bool = False) -> Checkpoint:
+        """Checkpoint of a version that is kept; with ``before`` also by a run before this one."""
+        row, name = runs.version_of(db, self.name, version), self.name
+        while row is None and before and (name := runs.find(db, name).predecessor):
+            row = runs.version_of(db, name, version)
         if row is None or row.state is None:
             raise InvalidArgument(f"version {version} of {self.name!r} is not kept any more")
         found: Checkpoint = load(row.state, self.code)

@@ -119,6 +119,7 @@ class Episodes(UserRows):
     components: Ints | None
     propensities: Floats | None
 
+    repeated: ClassVar[int] = 0  # entries of its log by time that are there twice
     _COLUMNS = ("states", "actions", "rewards", "versions", "components", "propensities")
 
     def __init__(
@@ -302,8 +303,9 @@ def validate_episodes(episodes: Episodes, spec: Any) -> dict[str, int]:
     agent never calls this; it takes episodes as they are. A wrong horizon is public, and raises.
 
     Returns:
-        Numbers of users and steps; of steps after the last entry of an episode (ended) and without
-        one before (gaps), which are no mistakes; of states and actions whose labels are not in the
+        Numbers of users and steps; of entries of a log by time that are there twice (repeated),
+        which make false steps; of steps after the last entry of an episode (ended) and without one
+        before (gaps), which are no mistakes; of states and actions whose labels are not in the
         vocabulary (unknown); of those that are outside the space or contradictory, and rewards that
         are missing or out of range (invalid); and of users with anything unknown or invalid.
     """
@@ -324,4 +326,5 @@ def validate_episodes(episodes: Episodes, spec: Any) -> dict[str, int]:
     affected = np.logical_or.reduce([table.any(axis=1) for table in found.values()])
     tables = {"ended": ended, "gaps": absent & ~ended} | found | {"affected_users": affected}
     counts = {name: int(table.sum()) for name, table in tables.items()}
-    return {"users": episodes.users, "steps": actions.size} | counts
+    sizes = {"users": episodes.users, "steps": actions.size, "repeated": episodes.repeated}
+    return sizes | counts

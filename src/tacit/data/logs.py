@@ -124,7 +124,14 @@ class LogFormat:
         from tacit.data.episodes import Episodes
 
         columns, who = self.columns_of(log, starts)
-        return Episodes(**columns, user_ids=who.tolist())
+        made = Episodes(**columns, user_ids=who.tolist())
+        if "time" in log:  # of two entries for a step validate tells anyway
+            rows = _rows(log["user"], log.get("episode"), starts)[0]
+            order = np.lexsort((log["time"], rows))
+            shown = (rows, log["time"], log["state"], log["action"])
+            equal = [column[order][1:] == column[order][:-1] for column in shown]
+            object.__setattr__(made, "repeated", int(np.logical_and.reduce(equal).sum()))
+        return made
 
     def columns_of(self, log: Entries, starts: Ints | None) -> tuple[Entries, NDArray[Any]]:
         """The columns of episodes, a row for each, and whose they are.

@@ -11,7 +11,6 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import gymnasium
-from gymnasium import spaces
 
 from tacit.privacy.errors import InvalidArgument
 
@@ -95,7 +94,7 @@ def from_gymnasium(
     """
     given = {name: value for name, value in locals().items() if name not in ("env_or_id", "kwargs")}
     from tacit.gym.finite import finite_world
-    from tacit.gym.rules import horizon_of, name_of, opened, own_world
+    from tacit.gym.rules import countable, horizon_of, name_of, opened, own_world
     from tacit.gym.vectors import vector_world
 
     given["angles"] = angles or None
@@ -103,9 +102,7 @@ def from_gymnasium(
     own, space = own_world(env), env.observation_space
     if own is not None and all(value is None for value in given.values()):
         return own
-    parts = space.spaces if isinstance(space, spaces.Tuple) else (space,)
-    finite = all(isinstance(part, spaces.Discrete) for part in parts)
-    finite |= isinstance(space, spaces.MultiDiscrete)
+    finite = countable(space)
     for option in ("features", "discount", "levels", "angles"):
         if finite and given[option] is not None:
             raise InvalidArgument(f"{option} means nothing to {space}")

@@ -245,6 +245,7 @@ class SampledWorld:
         self.reward_offset, self.reward_scale = low, high - low
         evaluated = _EVALUATED if evaluation_users is None else evaluation_users
         self.evaluation_users = whole_number("evaluation_users", evaluated)
+        self.evaluation_budgeted = evaluation_users is None
         self.optimal_value = math.nan if optimal_value is None else float(optimal_value)
         self.spec = FiniteSpec(
             states=math.prod(self._sizes.tolist()) + 1,
@@ -290,13 +291,18 @@ class SampledWorld:
 
     def value(self, policy: AnyPolicy) -> float:
         """An estimate: the mean return of ``evaluation_users`` simulated users."""
+        return self.estimate(policy, self.evaluation_users)[0]
+
+    def estimate(self, policy: AnyPolicy, users: int) -> tuple[float, float]:
+        """The mean return of some users, the same for all policies, and its standard error."""
         check_policy(self.spec, policy)
-        return float(self._evaluated(policy)[1].sum(axis=1).mean())
+        returns = self._evaluated(policy, users)[1].sum(axis=1)
+        return float(returns.mean()), float(returns.std() / math.sqrt(users))
 
     @cached_property
     def _at_random(self) -> tuple[float, float]:
         H, S, A = self.spec.horizon, self.spec.states, self.spec.actions
-        states, paid = self._evaluated(Policy.uniform(H, S, A))
+        states, paid = self._evaluated(Policy.uniform(H, S, A), self.evaluation_users)
         steps = (states[:, :-1] != S - 1).sum(axis=1)
         return float(paid.sum(axis=1).mean()), float(steps.mean())
 
@@ -312,10 +318,10 @@ class SampledWorld:
         """An estimate of how many steps an episode has at random."""
         return self._at_random[1]
 
-    def _evaluated(self, policy: AnyPolicy) -> tuple[Ints, Floats]:
+    def _evaluated(self, policy: AnyPolicy, users: int) -> tuple[Ints, Floats]:
         """States and rewards of the users that values are means of: the same in every call."""
         rng = np.random.default_rng(0)
-        states, _, paid, _ = self._roll_out(policy, self.evaluation_users, rng)
+        states, _, paid, _ = self._roll_out(policy, users, rng)
         return states, paid
 
     def _roll_out(

@@ -11,7 +11,7 @@ from __future__ import annotations
 import itertools
 import math
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias
 
 import gymnasium
@@ -47,6 +47,8 @@ RETURNS = {"Blackjack": (-1.0, 1.0)}  # those of a return: of games that pay onc
 # The same where a parameter of the environment changes it.
 _BY_PARAMETER = {"sutton_barto_reward": (-1.0, 0.0), "natural": (-1.0, 1.5)}
 _MOST_ACTIONS = 1000
+MOST_COORDINATES = 64  # of an observation, flattened
+MOST_STATES = 50_000  # of observations that are numbered
 
 
 def opened(env_or_id: str | Env, kwargs: dict[str, Any]) -> Env:
@@ -144,6 +146,47 @@ def _increasing(ends: Any) -> Ends:
     raise InvalidArgument(f"reward_range must be two finite numbers that increase, got {ends!r}")
 
 
+def countable(space: Any) -> bool:
+    """Whether observations are numbered: finitely many, and few enough."""
+    parts: Sequence[Any] = space.spaces if isinstance(space, spaces.Tuple) else (space,)
+    if isinstance(space, spaces.MultiDiscrete):
+        return bool(math.prod(space.nvec.ravel().tolist()) <= MOST_STATES)
+    finite = all(isinstance(part, spaces.Discrete) for part in parts)
+    return finite and math.prod(int(part.n) for part in parts) <= MOST_STATES
+
+
+def check_space(space: Any, name: str = "") -> int:
+    """How many numbers an observation is flattened to; refuses what has too many, or none.
+
+    The parts of a Dict or a Tuple are named where they are the reason.
+    """
+    part = f" {name!r}" if name else ""
+    if isinstance(space, (spaces.Dict, spaces.Tuple)):
+        named = space.spaces
+        inner = named.items() if isinstance(named, Mapping) else enumerate(named)
+        size = sum(check_space(one, f"{name}{'.' * bool(name)}{key}") for key, one in inner)
+    elif isinstance(space, spaces.Box) and space.dtype is not None and space.dtype.kind in "iuf":
+        size = math.prod(space.shape)
+        if size > MOST_COORDINATES and space.dtype == np.uint8:
+            raise InvalidArgument(
+                f"observations{part} are pixels ({size:,} numbers): learn from a few features "
+                f"(at most {MOST_COORDINATES}), by a wrapper of yours"
+            )
+    elif isinstance(space, (spaces.Discrete, spaces.MultiDiscrete, spaces.MultiBinary)):
+        size = int(spaces.flatdim(space))
+    else:
+        raise InvalidArgument(
+            f"observations{part} are of a {type(space).__name__}, which has no fixed numbers: a "
+            "wrapper of yours must turn them into a Box, Discrete or MultiDiscrete"
+        )
+    if size > MOST_COORDINATES:
+        raise InvalidArgument(
+            f"observations{part} are flattened to {size:,} numbers, at most {MOST_COORDINATES} "
+            "are learnt from: choose some by a wrapper, as gymnasium.wrappers.FilterObservation"
+        )
+    return size
+
+
 class NumberedActions(gymnasium.ActionWrapper[Any, Any, Any]):
     """An environment whose actions are the places in a list of actions."""
 
@@ -198,7 +241,12 @@ def name_of(env: Env, options: dict[str, Any]) -> str:
         usual = usual | {"disable_env_checker": True}
         kept = options | {k: v for k, v in made.kwargs.items() if usual.get(k, ...) is not v}
     given = "".join(f",{key}={_text(value)}" for key, value in kept.items() if value is not None)
-    return f"gym:{type(env.unwrapped).__name__ if made is None else made.id}{given}"
+    wrappers = list[str]()
+    while isinstance(env, gymnasium.Wrapper):
+        wrappers += [] if isinstance(env, TRANSPARENT) else [f"+{type(env).__name__}"]
+        env = env.env
+    inside = "".join(reversed(wrappers))
+    return f"gym:{type(env).__name__ if made is None else made.id}{inside}{given}"
 
 
 def _text(value: Any) -> str:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import math
 from collections.abc import Sequence
+from functools import cached_property
 from typing import Any
 
 import gymnasium
@@ -16,7 +18,16 @@ from tacit.continuous.spec import BoxSpec, SmoothSpec
 from tacit.continuous.stochastic_policy import ActionBox
 from tacit.continuous.worlds import VectorWorld, roll_out
 from tacit.data.episodes import VectorEpisodes
-from tacit.gym.rules import Env, NumberedActions, horizon_of, limit_of, numbered, rewards_of
+from tacit.gym.rules import (
+    Env,
+    NumberedActions,
+    check_space,
+    horizon_of,
+    limit_of,
+    numbered,
+    rewards_of,
+    transparent,
+)
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.statistic import Bools, Floats, Ints
 from tacit.privacy.validation import whole_number
@@ -77,6 +88,7 @@ class GymnasiumWorld(VectorWorld):
         self.assumed = tuple(assumed)  # what was taken by rule, in words
         users = _EVALUATED if evaluation_users is None else evaluation_users
         self.evaluation_users = whole_number("evaluation_users", users)
+        self.evaluation_budgeted = evaluation_users is None
         self._optimal_value = math.nan if optimal_value is None else float(optimal_value)
         discrete = spec.action_box is None  # vectors have an order, which their numbers keep
         self.exchangeable_actions = discrete and getattr(spec, "pushes", None) is None
@@ -94,9 +106,20 @@ class GymnasiumWorld(VectorWorld):
         return VectorEpisodes(states, actions, rewards, lengths, np.full(users, policy.version))
 
     def _value(self, policy: QPolicy) -> float:
-        rng = np.random.default_rng(0)
-        rewards = self._played(policy, self.evaluation_users, rng)[2]
-        return float(np.nansum(rewards, axis=1).mean())
+        return self.estimate(policy, self.evaluation_users)[0]
+
+    def estimate(self, policy: QPolicy, users: int) -> tuple[float, float]:
+        """The mean return of some users, the same for all policies, and its standard error."""
+        self.check_policy(policy)
+        returns = np.nansum(self._played(policy, users, np.random.default_rng(0))[2], axis=1)
+        return float(returns.mean()), float(returns.std() / math.sqrt(users))
+
+    @cached_property
+    def random_steps(self) -> float:
+        """An estimate of how many steps an episode has at random."""
+        uniform = QPolicy.uniform(self.spec.dimension, self.spec.actions)
+        lengths = self._played(uniform, self.evaluation_users, np.random.default_rng(0))[3]
+        return float(np.minimum(lengths, self.spec.horizon).mean())
 
     def _played(self, policy: QPolicy, users: int, rng: np.random.Generator) -> list[Any]:
         """States, actions, rewards and lengths of users."""
@@ -109,29 +132,49 @@ class GymnasiumWorld(VectorWorld):
     def _side_by_side(
         self, policy: QPolicy, seeds: Sequence[int], coins: Floats
     ) -> tuple[Floats, Ints, Floats, Ints]:
-        while len(self._envs) < len(seeds):
-            self._envs.append(copy.deepcopy(self._envs[0]))
-        envs = self._envs[: len(seeds)]
-        starts = [self._state(env.reset(seed=s)[0]) for env, s in zip(envs, seeds, strict=True)]
-        first = np.array(starts).reshape(len(seeds), self.spec.dimension)
+        many = self._vector
+        if many is None:
+            while len(self._envs) < len(seeds):
+                self._envs.append(copy.deepcopy(self._envs[0]))
+            starts = [env.reset(seed=s)[0] for env, s in zip(self._envs, seeds, strict=False)]
+        else:
+            starts = many.reset(seed=seeds[0] if seeds else None)[0][: len(seeds)]
+        first = self._states(starts)
         rewards = np.full((len(seeds), len(coins)), np.nan)
         cut = np.zeros(len(seeds), dtype=np.bool_)
+        still = np.zeros(_SIDE_BY_SIDE, dtype=np.int64)
 
         def _advance(step: int, who: Ints, here: Floats, taken: Ints) -> tuple[Floats, Bools]:
-            over = np.zeros(len(who), dtype=np.bool_)
-            for k, (user, number) in enumerate(zip(who.tolist(), taken.tolist(), strict=True)):
-                action = self._action(number)
-                observation, reward, terminated, truncated, _ = envs[user].step(action)
-                here[k] = self._state(observation)
-                rewards[user, step] = float(reward)
-                # A time limit is where users are left, not where anything ends.
-                cut[user] = truncated and not terminated
-                over[k] = terminated or truncated
-            return here, over
+            told: Any
+            if many is None:
+                moves = zip(who.tolist(), taken.tolist(), strict=True)
+                played = [self._envs[user].step(self._action(number)) for user, number in moves]
+                told = zip(*(one[:4] for one in played), strict=True)
+            else:
+                still[who] = taken + self._first_action
+                told = [column[who] for column in many.step(still)[:4]]
+            observations, reward, terminated, truncated = told
+            here[:] = self._states(observations)
+            rewards[who, step] = reward
+            # A time limit is where users are left, not where anything ends.
+            cut[who] = np.logical_and(truncated, np.logical_not(terminated))
+            return here, np.logical_or(terminated, truncated)
 
         states, actions, lengths = roll_out(policy, first, coins, _advance)
         lengths[cut] = len(coins) + 1
         return states, actions, rewards, lengths
+
+    @cached_property
+    def _vector(self) -> Any:
+        """The environment's own vectorised form, of an id that has one; else ``None``."""
+        env = self._envs[0]
+        made = env.spec
+        if made is None or not made.vector_entry_point or not transparent(env):
+            return None
+        with contextlib.suppress(Exception):  # its form takes other arguments
+            kind = "vector_entry_point"
+            return gymnasium.make_vec(made.id, _SIDE_BY_SIDE, kind, **made.kwargs)
+        return None
 
     def _action(self, number: int) -> Any:
         box = self.spec.action_box
@@ -140,8 +183,8 @@ class GymnasiumWorld(VectorWorld):
         space = self._envs[0].action_space
         return box.actions(number).astype(space.dtype).reshape(space.shape)
 
-    def _state(self, observation: Any) -> Floats:
-        flat = np.asarray(observation, dtype=np.float64).ravel()
+    def _states(self, observations: Any) -> Floats:
+        flat = np.array([*observations], dtype=np.float64).reshape(-1, self.spec.dimension)
         return np.clip(flat, self.spec.lows, self.spec.highs)
 
 
@@ -182,12 +225,9 @@ def vector_world(env: Env, name: str, assumed: list[str], **given: Any) -> Gymna
 def _flat(env: Env, assumed: list[str]) -> Env:
     """The environment with a Box of numbers for observations; itself if it has one."""
     space = env.observation_space
+    check_space(space)
     if isinstance(space, spaces.Box) and space.dtype is not None and space.dtype.kind in "iuf":
         return env
-    if not space.is_np_flattenable:
-        raise InvalidArgument(
-            f"the environment's observations must be a Box, or be flattened to one, got {space}"
-        )
     flat: Env = gymnasium.wrappers.FlattenObservation(env)
     assumed.append(f"observations flattened to {spaces.flatdim(space)} numbers")
     return flat

@@ -34,9 +34,9 @@ _LIKELY, _MOST_TRY = 8, 0.4
 # Practical constants, chosen on other seeds than those reported: the ratio of signal to noise in
 # the first block's sums, pooled and where steps have their own; and by how much blocks grow.
 FIRST, _FIRST_PER_STEP, _GROWTH = 3.5, 1.9, 1.6
-# Suboptimality of greedy below which it serves most users; value spent on exploration, as a share
-# of that; and the smallest share of users who explore.
-_READY, _EXPLORE, _FEWEST = 0.25, 0.4, 0.02
+# Greedy serves most users once it loses less than this share of what the explorer loses; value
+# spent on exploration, as a share of its suboptimality; and the smallest share who explore.
+_READY, _EXPLORE, _FEWEST = 0.8, 0.4, 0.02
 # The longest a user's sum of r phi may be, and how long it is, once weighted, beside the other.
 _REWARD_CLIP, _REWARD_SHARE = 1.5, 0.67
 
@@ -175,8 +175,8 @@ class LinearPosterior(FiniteAlgorithm[State]):
         # Value that either kind of exploration may cost, averaged over all users.
         spent = min(_EXPLORE * expected_loss, 0.02)
         exploring, trying = 1.0, 0.0
-        if expected_loss <= _READY:
-            of_design = max(self._loss(worlds, explorer), 0.02)
+        of_design = max(self._loss(worlds, explorer), 0.02)
+        if expected_loss <= _READY * of_design:
             lost = float(np.mean([self._loss(worlds, policy) for policy in others]))
             exploring = min(0.5, max(_FEWEST, spent / of_design))
             trying = min(_MOST_TRY, spent / max(lost, 0.02))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields
@@ -14,6 +15,7 @@ from tacit.privacy.files import parse_toml, read_file
 from tacit.privacy.validation import flag, one_of, whole_number
 from tacit.service.identity import networks
 from tacit.service.sealing import secret
+from tacit.store import runs
 
 if TYPE_CHECKING:
     from tacit.core.agent import Agent
@@ -43,11 +45,15 @@ _TABLES: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
         ("states", "actions", "horizon"),
         ("stationary", "reward_values", "start", "admissible", "last_state"),
     ),
-    "agent": (("users",), ("name", "schedule")),
+    "agent": (("users",), ("name", "schedule", "successor")),
     "privacy": (("epsilon", "delta"), ("episodes_per_user", "model")),
     "files": ((), tuple(_FILES)),
+    "schedule": ((), ("every",)),
+    "late": ((), ("default_reward",)),
     "about": ((), ABOUT),
 }
+_NEEDED = ("world", "agent", "privacy", "log")
+_SECONDS = {"second": 1, "minute": 60, "hour": 3600, "day": 86400, "week": 604800}
 
 
 @dataclass(frozen=True)
@@ -93,6 +99,9 @@ class App:
     name: str  # of the run in its store
     files: Mapping[str, Path]  # the policy, and the report if there is one
     serving: Serving
+    every: float  # seconds after which a block with places closes; 0: by count alone
+    successor: bool  # whether a run goes on past its declared users, by one for as many
+    default_reward: float  # of a step whose outcome never comes; NaN: it does not count
     key: str  # of the store's secrets, as tacit.service.sealing reads it
     signing: str  # keys that sign policies
     about: Mapping[str, str]  # what only the operator knows, for pages and reports
@@ -118,10 +127,28 @@ class App:
         if after is not None and not self.begun:
             self.check_after(after)
             serving = {"schedule": self.schedule, "name": self.name}
-            return after.agent(opened).successor(self.users, self.privacy, **serving)
-        options = {**self.choice.options, "schedule": self.schedule, "name": self.name}
-        made: Agent = self.choice.make(self.spec, self.users, self.privacy, **options, store=opened)
+            made: Agent = after.agent(opened).successor(self.users, self.privacy, **serving)
+        else:
+            options = {**self.choice.options, "schedule": self.schedule, "name": self.name}
+            if self.successor and opened:
+                options["name"] = self.newest(opened)
+            made = self.choice.make(self.spec, self.users, self.privacy, **options, store=opened)
+        if self.every and made.algorithm.counter != "blocks":
+            raise InvalidArgument("[schedule] every: this agent's releases are planned by count")
+        made.intake.every, made.intake.default_reward = self.every, self.default_reward
         return made
+
+    def newest(self, store: Any) -> str:
+        """Name of the run that goes on now."""
+        with store.read() as db:
+            return runs.newest(db, self.name) if self.successor else self.name
+
+    def heir(self, agent: Agent) -> Agent:
+        """The successor of a run, for as many users; made, if it is not there."""
+        if not agent.run_row().succeeded:
+            given = {"schedule": self.schedule, "name": f"{agent.run_name}+"}
+            agent.successor(self.users, self.privacy, **given)
+        return self.agent(agent.store)
 
     def check_after(self, old: App) -> None:
         """Refuses an app that cannot go on after another; nothing is touched."""
@@ -139,8 +166,6 @@ class App:
     @property
     def begun(self) -> bool:
         """Whether its run is in its store."""
-        from tacit.store import runs
-
         if not self.stored:
             return False
         with self.open(readonly=True) as store, store.read() as db:
@@ -180,7 +205,7 @@ def read_app(path: str, *, logs: bool = True, allow_code: bool = False) -> App:
     if unknown := sorted(set(held) - set(known)):
         raise InvalidArgument(f"{path!r} has no table [{unknown[0]}]; it has {words}")
     for name in known:
-        found = held.setdefault(name, {} if name in ("files", "serve", "about") else None)
+        found = held.setdefault(name, None if name in _NEEDED else {})
         if name == "log" and found is None and not logs:
             continue
         if not isinstance(found, dict):
@@ -192,6 +217,7 @@ def read_app(path: str, *, logs: bool = True, allow_code: bool = False) -> App:
         spec = _spec({"last_state": (held["log"] or {}).get("next_state") != ""} | world)
     with names_of(path, allow_code), _of("agent"):
         choice, users, schedule = _agent(held["agent"])
+        successor = flag("successor", held["agent"].get("successor", False))
     made: tuple[LogFormat | None, str, bool] = (None, "", False)
     if held["log"] is not None:
         with _of("log"):
@@ -206,11 +232,18 @@ def read_app(path: str, *, logs: bool = True, allow_code: bool = False) -> App:
         raise InvalidArgument("[privacy] model: logs hold raw data; devices report to tacit serve")
     with _of("serve"):
         serving = _serving(held["serve"])
+    with _of("schedule"):
+        every = _seconds(held["schedule"].get("every", "0 seconds"))
+    with _of("late"):
+        default = held["late"].get("default_reward", math.nan)
+        if type(default) not in (int, float):
+            raise InvalidArgument(f"default_reward is {default!r}, but must be a number")
     with _of("about"):
         about = {name: _text(name, text) for name, text in held["about"].items()}
     log_format, logs_at, grouped = made
     what = folder, spec, choice, users, schedule, budget, log_format, folder / logs_at, grouped
-    return App(*what, store, names["name"], files, serving, names["key"], names["signing"], about)
+    more = serving, every, successor, float(default), names["key"], names["signing"], about
+    return App(*what, store, names["name"], files, *more)
 
 
 @contextlib.contextmanager
@@ -276,6 +309,13 @@ def _log(held: dict[str, Any], spec: FiniteSpec) -> tuple[LogFormat, str, bool]:
     if held.get("next_state") == "":
         held["next_state"] = None
     return format_of(spec, held), path, grouped
+
+
+def _seconds(text: Any) -> float:
+    count, _, unit = _text("every", text).partition(" ")
+    if not count.isdecimal() or unit.removesuffix("s") not in _SECONDS:
+        raise InvalidArgument(f"every is {text!r}, but must be like '1 day' or '12 hours'")
+    return float(count) * _SECONDS[unit.removesuffix("s")]
 
 
 def _serving(held: dict[str, Any]) -> Serving:

@@ -139,6 +139,23 @@ class Client:
         more = {} if component is None else {"component": component}
         return self.post("/v1/episodes", body | raw | more)
 
+    def decide(self, event: str, **values: Any) -> dict[str, Any]:
+        """An action under the policy that was read last, whose reward comes later; the receipt.
+
+        Values are ``step``, ``state``, ``action``, perhaps its ``probability``; ``user`` as ever.
+        """
+        if not self._ticket:
+            return {"status": "unasked", "accepted": False, "words": _UNASKED}
+        self._spent = True
+        if (component := getattr(self._policy, "component", None)) is not None:
+            values["component"] = component
+        values |= {"event": event, "ticket": self._ticket}
+        return self.post("/v1/decisions", values)
+
+    def outcome(self, event: str, **values: Any) -> dict[str, Any]:
+        """The ``reward`` of a ``step``, whenever it is known, perhaps its ``next_state``."""
+        return self.post("/v1/outcomes", {"event": event} | values)
+
     def _report(
         self, states: Any, actions: Any, rewards: Any, component: int | None
     ) -> list[float]:

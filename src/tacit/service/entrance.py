@@ -14,6 +14,8 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from tacit.service.facts import trouble
 from tacit.service.identity import client_of, networks
 
+# Whether an outcome came is a person's data, and so is how many decisions there were.
+_UNCOUNTED = ("/v1/decisions", "/v1/outcomes")
 BOUNDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0)
 """Seconds, for the histogram of how long answers took."""
 _MOST_WAITING = 512
@@ -105,7 +107,9 @@ class Counted:
         headers = [*_HEADERS, *([_ONLY_TLS] if scope["scheme"] == "https" else [])]
 
         async def counting(message: Any) -> None:
-            if message["type"] == "http.response.start":
+            if message["type"] == "http.response.start" and scope["path"] in _UNCOUNTED:
+                message["headers"] = [*message["headers"], *headers]
+            elif message["type"] == "http.response.start":
                 took = time.perf_counter() - begun
                 self._counts[message["status"]] += 1
                 self._seconds[bisect.bisect_left(BOUNDS, took)] += 1

@@ -25,11 +25,12 @@ from fastapi.routing import APIRoute
 from sqlalchemy import update
 
 from tacit.privacy.errors import InvalidArgument, TacitError, TacitWarning
+from tacit.service import late
 from tacit.service.app_file import App
 from tacit.service.entrance import BOUNDS, Counted, Door
 from tacit.service.facts import asked_of_devices, note, public_state, trouble
 from tacit.service.identity import Caller, Identity
-from tacit.service.intake import Arrival, Intake, form_of
+from tacit.service.intake import Arrival, Coming, Intake, form_of
 from tacit.service.leader import Loop
 from tacit.service.schema import DESCRIBED, answers, parsed
 from tacit.service.sealing import public_keys, signed, signing_keys
@@ -73,8 +74,10 @@ class Service:
             # One takes users in and serves; one computes, which may take long.
             self.agent, computes = app.agent(self.store), app.agent(self.store)
         self.agent.intake.window = computes.intake.window = app.serving.window
+        self.agents = [self.agent]  # the newest run first
         self.form, self.spec = form_of(self.agent), self.agent.spec
         self.requests, self.told = Counter[int](), Counter[str]()  # answers by code and by fate
+        self.answers = Counter[str]()  # by fate, to people's own tokens
         self.seconds = [0.0] * (len(BOUNDS) + 2)
         known = app.serving.identifies
         self.identity = Identity(app.folder, app.serving) if known else None
@@ -84,8 +87,8 @@ class Service:
         self._written = (-math.inf, "")
         self.reachable = True
         self.seen = self._look(None)
-        self.loop = Loop(computes, self.watch)
-        self.intake = Intake(self.agent, self.form)
+        self.loop = Loop(computes, self.watch, app.heir if app.successor else None)
+        self.intake = Intake(self.agents, self.form)
         self._watcher = threading.Thread(target=self._watch, name="tacit-watch", daemon=True)
         self._watcher.start()
         note("started", version=self.seen.run.version)
@@ -128,6 +131,10 @@ class Service:
 
     def _look(self, last: Seen | None) -> Seen:
         run, problems = self.agent.run_row(), tuple(self.agent.problems())
+        if last is not None and run.succeeded and self.app.successor:
+            self.agent, window = self.app.agent(self.store), self.agent.intake.window
+            self.agent.intake.window, run = window, self.agent.run_row()
+            self.agents.insert(0, self.agent)
         kept, report = (dict(last.policies), last.report) if last is not None else ({}, None)
         if run.version not in kept:
             kept[run.version] = self.policy_body(run.version)
@@ -140,7 +147,8 @@ class Service:
 
     def policy_body(self, version: int) -> tuple[bytes, str]:
         """The file of a version, and its ETag."""
-        found = self.agent.policy_body(version) if -1 < version < 2**62 else None
+        asked = self.agents if -1 < version < 2**62 else ()
+        found = next(filter(None, (agent.policy_body(version) for agent in asked)), None)
         if found is None:
             raise HTTPException(404, f"version {version} was never published")
         if not self.keys:
@@ -272,15 +280,21 @@ class Service:
             raise HTTPException(
                 422, f"this service takes {'reports' if self.form.local else 'episodes'}"
             )
-        if not (wrong := _mistake(body)):
-            wrong = self.form.fits(body, await self._size(body) if self.form.local else 0)
+        apart = kind in ("decision", "outcome")
+        if not (wrong := _mistake({"ticket": ""} | body if apart else body)):
+            size = await self._size(body) if self.form.local else 0
+            wrong = late.mistake(self.form, body, kind) if apart else self.form.fits(body, size)
         if wrong:
             raise HTTPException(422, wrong)
         if not caller.person and (self.identity is not None or self.seen.run.stopped):
             return told(Answer("stopped")) if self.seen.run.stopped else _received(True)
         # A database may refuse letters that no ticket has.
-        ticket = body["ticket"] if _TICKET.fullmatch(body["ticket"]) else ""
-        coming = Arrival(body["user"], body["event"], ticket, self.form.pack(body))
+        ticket = body["ticket"] if _TICKET.fullmatch(body.get("ticket", "")) else ""
+        coming: Coming
+        if apart:
+            coming = late.message(self.form, body, ticket if kind == "decision" else None)
+        else:
+            coming = Arrival(body["user"], body["event"], ticket, self.form.pack(body))
         loop = asyncio.get_running_loop()
         found: asyncio.Future[Answer | None] = loop.create_future()
 
@@ -294,8 +308,11 @@ class Service:
             raise HTTPException(
                 503, "it is not known whether it was taken: send it again", {"Retry-After": "1"}
             )
-        self.told[answer.status] += 1
+        if kind != "outcome":  # whether one came is a person's data
+            self.told[answer.status] += 1
         if caller.person:
+            # Not of shared tokens: who has one must not learn by metrics who took part.
+            self.answers[answer.status] += kind != "outcome"
             return told(answer)
         await asyncio.sleep(_PACE - (time.monotonic() - begun) % _PACE)
         return _received(False)
@@ -373,6 +390,7 @@ def create(service: Service, tools: pages.Tools | None = None) -> FastAPI:
             expose_headers=["ETag", "Tacit-Version", "Tacit-Ticket"],
         )
     _devices(app, service)
+    late.add(app, service)
     _curators(app, service)
     _watchers(app, service)
     pages.add(app, service, tools)

@@ -14,10 +14,11 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
+from tacit.core.late import LateStep, take
 from tacit.privacy.reading import INVALID
 from tacit.privacy.statistic import Block
 from tacit.service.facts import trouble
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from tacit.core.agent import Agent
     from tacit.store.runs import Answer
 
+_ELSEWHERE = ("unknown", "undecided")
 _MOST = 512
 """Devices that share a transaction, at most."""
 
@@ -61,7 +63,7 @@ class Form:
         drawn: bool = False,
     ) -> None:
         self.horizon, self.local, self._drawn = horizon, local, drawn
-        self._codes = [_codes(*states), _codes(*actions)]
+        self.codes = [_codes(*states), _codes(*actions)]
         self._struct = struct.Struct(f"<{2 * horizon + 2}i{horizon}d")
 
     def fits(self, body: Mapping[str, Any], size: int) -> str:
@@ -74,22 +76,29 @@ class Form:
             found = body.get(name)
             if not isinstance(found, list) or len(found) != length:
                 return f"{name} must be a list of {length}"
+        return self.undrawn(body)
+
+    def undrawn(self, body: Mapping[str, Any]) -> str:
+        """Mistake, if the component must be there and is not."""
         if self._drawn and type(body.get("component")) is not int:
             return "component must be a whole number: policies are mixed, and one was drawn"
         return ""
 
+    def component(self, body: Mapping[str, Any]) -> int:
+        """Which policy of a mixed one was drawn."""
+        drawn = body.get("component")
+        return drawn if type(drawn) is int and 0 <= drawn < 2**31 else INVALID
+
     def pack(self, body: Mapping[str, Any]) -> bytes:
         """One user's data. Values never raise."""
         if self.local:
-            return struct.pack(f"<{len(body['report'])}d", *map(_number, body["report"]))
-        states, actions = self._codes
-        component = body.get("component")
-        drawn = component if type(component) is int and 0 <= component < 2**31 else INVALID
+            return struct.pack(f"<{len(body['report'])}d", *map(number, body["report"]))
+        states, actions = self.codes
         return self._struct.pack(
-            *(_code(states, value) for value in body["states"]),
-            *(_code(actions, value) for value in body["actions"]),
-            drawn,
-            *map(_number, body["rewards"]),
+            *(code(states, value) for value in body["states"]),
+            *(code(actions, value) for value in body["actions"]),
+            self.component(body),
+            *map(number, body["rewards"]),
         )
 
     def block(self, rows: Sequence[bytes]) -> Block:
@@ -111,12 +120,14 @@ def _codes(count: int, names: Sequence[str] | None) -> dict[Any, int]:
     return numbered | {name: number for number, name in enumerate(names or ())}
 
 
-def _code(codes: Mapping[Any, int], value: Any) -> int:
+def code(codes: Mapping[Any, int], value: Any) -> int:
+    """Number of a state or an action."""
     # 1.0 and True are equal to 1, and are no states.
     return codes.get(value, INVALID) if type(value) in (int, str) else INVALID
 
 
-def _number(value: Any) -> float:
+def number(value: Any) -> float:
+    """A value as a float; NaN of what is none."""
     if type(value) not in (int, float):
         return math.nan
     try:
@@ -135,16 +146,17 @@ class Arrival:
     body: bytes
 
 
+Coming: TypeAlias = Arrival | LateStep
 Told = Callable[["Answer | None"], None]
 
 
 class Intake:
     """A thread that takes devices in, as many in a transaction as came by then."""
 
-    def __init__(self, agent: Agent, form: Form) -> None:
-        self._agent, self._form = agent, form
+    def __init__(self, agents: Sequence[Agent], form: Form) -> None:
+        self._agents, self._form = agents, form  # the newest run first
         self._failed = -math.inf, ""
-        self._queue: queue.Queue[tuple[Arrival, Told] | None] = queue.Queue(maxsize=8 * _MOST)
+        self._queue: queue.Queue[tuple[Coming, Told] | None] = queue.Queue(maxsize=8 * _MOST)
         self._thread = threading.Thread(target=self._run, name="tacit-intake", daemon=True)
         self._thread.start()
 
@@ -154,7 +166,7 @@ class Intake:
         at, words = self._failed
         return words if time.monotonic() - at < 60.0 else ""
 
-    def put(self, arrival: Arrival, told: Told) -> bool:
+    def put(self, arrival: Coming, told: Told) -> bool:
         """Queues a device; ``told`` is called with its answer, or ``None`` if that is not known.
 
         Whether there was room: a service that is behind says so at once.
@@ -177,22 +189,27 @@ class Intake:
             while len(batch) < _MOST and not self._queue.empty():
                 batch.append(self._queue.get_nowait())
             going = None not in batch
-            alike: dict[int, list[tuple[Arrival, Told]]] = {}
-            for item in filter(None, batch):
-                alike.setdefault(len(item[0].body), []).append(item)  # reports of one version
+            alike: dict[int, list[tuple[Coming, Told]]] = {}
+            for item in filter(None, batch):  # reports of one version; decisions and outcomes
+                size = len(item[0].body) if isinstance(item[0], Arrival) else -1
+                alike.setdefault(size, []).append(item)
             for items in alike.values():
                 self._take(items)
 
-    def _take(self, batch: list[tuple[Arrival, Told]]) -> None:
-        came = [arrival for arrival, _ in batch]
+    def _take(self, batch: list[tuple[Coming, Told]]) -> None:
+        came = [one for one, _ in batch if isinstance(one, Arrival)]
+        late = [one for one, _ in batch if isinstance(one, LateStep)]
         answers: Sequence[Answer | None] = [None] * len(batch)
         try:
-            answers = self._agent.intake.receive(
-                self._form.block([a.body for a in came]),
-                [a.user for a in came],
-                [a.event for a in came],
-                [a.ticket for a in came],
-            )
+            given: Any = [[getattr(a, name) for a in came] for name in ("user", "event", "ticket")]
+            block = self._form.block([a.body for a in came]) if came else None
+            for intake in (agent.intake for agent in [*self._agents]):
+                said = take(intake, late) if block is None else intake.receive(block, *given)
+                # Tickets of a run before this one are known there.
+                both = zip(answers, said, strict=True)
+                answers = [a if a and a.status not in _ELSEWHERE else b for a, b in both]
+                if not any(a and a.status in _ELSEWHERE for a in answers):
+                    break
             self._failed = -math.inf, ""
         except Exception as error:
             # Perhaps they are in, perhaps not: whoever sends it again is told. This thread goes on

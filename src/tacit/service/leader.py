@@ -23,10 +23,13 @@ class Loop:
     Args:
         agent: Of the run; used by this thread alone.
         heard: Called after a change of the store.
+        heir: Makes the agent of the next run, if there is to be one.
     """
 
-    def __init__(self, agent: Agent, heard: Callable[[], None]) -> None:
-        self._agent, self._heard = agent, heard
+    def __init__(
+        self, agent: Agent, heard: Callable[[], None], heir: Callable[[Agent], Agent] | None = None
+    ) -> None:
+        self._agent, self._heard, self._heir = agent, heard, heir
         self._ended, self._name = threading.Event(), secrets.token_hex(8)
         self.leads = False
         """Whether this process holds the lease."""
@@ -58,6 +61,10 @@ class Loop:
             self._agent.store.erase_traces()
             self._heard()
             self.leads = self._agent.lead(self._name)
+        run = self._agent.run_row()
+        if self._heir and (run.succeeded or (self.leads and run.served >= run.users)):
+            self._agent = self._heir(self._agent)
+            self._heard()
         if self.leads and self._agent.problems():
             self._agent.resolve_problem()
             self._heard()

@@ -93,8 +93,12 @@ class Pages:
     """Dependencies of the pages."""
 
     def __init__(self, service: http.Service, tools: Tools) -> None:
-        self.service, self.tools, self._run = service, tools, service.app.name
+        self.service, self.tools = service, tools
         _made.globals["app"] = service.app.about.get("app", service.app.name)
+
+    @property
+    def _run(self) -> str:
+        return self.service.agent.run_name
 
     async def visitor(self, request: Request, *roles: str) -> Visitor:
         """The visitor; without a session or a token she is redirected to the sign-in page."""

@@ -16,6 +16,7 @@ import hashlib
 import logging
 import math
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, fields, is_dataclass
@@ -40,8 +41,8 @@ LOGGER.addHandler(logging.NullHandler())
 _LABELS, _WORLD, _NOISE = 1, 2, 3
 # Users where nobody says how many; of worlds that are stepped one by one, so many steps.
 _USERS = 10**6
-# Simulated users who tell how long episodes are at random.
-_LOOKED_AT = 100
+HEARTBEAT = 30.0
+"""Seconds between lines on standard error, where no bar is shown."""
 # Arrays of aggregate blocks: (.., S, A, S) and (.., S, A).
 _ACTION_AXES = {"transitions": -2, "rewards": -1}
 
@@ -98,12 +99,13 @@ def run(
     >>> round(result.optimal_value, 6), result.agent
     (-13.0, 'ucbvi')
     """
+    whole_number("seed", seed, least=0)
     world = _the_world(world)
     if isinstance(agent, str):
         agent = _made(agent, world, seed, users, privacy)
     elif users is not None or privacy is not None:
         raise InvalidArgument("users and privacy are for an agent of a text; this one has its own")
-    _check(agent, world, seed)
+    _check(agent, world)
     begun, name = time.perf_counter(), str(getattr(agent, "name", type(agent).__name__))
     labels = np.random.default_rng(np.random.SeedSequence([_LABELS, seed]))
     rng = np.random.default_rng(np.random.SeedSequence([_WORLD, seed]))
@@ -187,18 +189,7 @@ def usual_users(world: World) -> int:
     """
     if getattr(world, "exact", True):
         return _USERS
-    return max(1, int(_USERS / math.sqrt(_steps_at_random(world) * world.spec.horizon)))
-
-
-def _steps_at_random(world: World) -> float:
-    """How long episodes are, in the mean of some."""
-    if hasattr(world, "random_steps"):
-        return float(world.random_steps)
-    from tacit.continuous.policy import QPolicy
-
-    uniform = QPolicy.uniform(world.spec.dimension, world.spec.actions)
-    some: Any = world.simulate(uniform, _LOOKED_AT, np.random.default_rng(0), "episodes")
-    return float(np.minimum(some.lengths, world.spec.horizon).mean())
+    return max(1, int(_USERS / math.sqrt(getattr(world, "random_steps") * world.spec.horizon)))  # noqa: B009
 
 
 def check_optimum(world: World) -> None:
@@ -221,10 +212,9 @@ def _the_world(what: Any) -> World:
     return found
 
 
-def _check(agent: Any, world: World, seed: int) -> None:
+def _check(agent: Any, world: World) -> None:
     require("agent", agent, "an agent", "spec", "policy", "block_users", "learn")
     _check_match(agent, world)
-    whole_number("seed", seed, least=0)
     if agent.block_users < 1:
         raise InvalidArgument(
             f"agent has served all {agent.users} users it was declared for; make a new one"
@@ -362,9 +352,27 @@ class PermutedWorld:
 
 @contextlib.contextmanager
 def progress_bar(title: str, total: int, progress: bool) -> Iterator[Callable[[int], None]]:
-    """A progress bar, where standard error is a terminal; yields what moves it on."""
-    if not flag("progress", progress) or not sys.stderr.isatty():
+    """A progress bar on standard error, or lines now and then where that is no terminal.
+
+    Yields a function that moves it on.
+    """
+    if not flag("progress", progress):
         yield lambda _: None
+        return
+    if not sys.stderr.isatty():
+        done, over, begun = [0], threading.Event(), time.monotonic()
+
+        def beat() -> None:
+            while not over.wait(HEARTBEAT):
+                share, spent = sum(done) / max(1, total), time.monotonic() - begun
+                left = f", about {spent / share - spent:.0f} s left" if 0.0 < share < 1.0 else ""
+                print(f"tacit: {title}: {share:.0%} after {spent:.0f} s{left}", file=sys.stderr)  # noqa: T201
+
+        threading.Thread(target=beat, daemon=True).start()
+        try:
+            yield done.append
+        finally:
+            over.set()
         return
     from rich import progress as parts
     from rich.console import Console

@@ -85,6 +85,13 @@ def find(db: sa.Connection, name: str) -> Any:
     return _plain(runs, rows_of(db, runs, run=name).first())
 
 
+def newest(db: sa.Connection, name: str) -> str:
+    """Name of the last of the runs that go on from a run."""
+    while (heir := db.scalar(select(runs.c.run).where(runs.c.predecessor == name))) is not None:
+        name = heir
+    return name
+
+
 def block_of(db: sa.Connection, name: str, block: int) -> Any:
     """Row of a block, or None."""
     return _plain(blocks, rows_of(db, blocks, run=name, block=block).first())
@@ -178,6 +185,7 @@ class Packet:
     # Pseudonym of each, or none, and what she pays; or nobody's.
     people: Sequence[tuple[str, int]] = ()
     events: Sequence[tuple[str, str]] = ()  # event of each, and the ticket of her place
+    missing: int = 0  # steps of which something is still to come, of one user's
 
 
 def put(db: sa.Connection, run: Any, packet: Packet) -> int:
@@ -185,13 +193,16 @@ def put(db: sa.Connection, run: Any, packet: Packet) -> int:
     block = block_of(db, run.run, packet.block)
     row = {"run": run.run, "block": packet.block, "users": packet.users}
     row |= {"version": min(packet.versions, default=0), "data": packet.data}
+    row |= {"missing": packet.missing}
     done = db.execute(insert(packets).values(**row))
     number = int(done.inserted_primary_key[0])  # type: ignore[index]
     shares, version = packet.versions, row["version"]  # without tickets they take places now
     if any(ticket for _, ticket in packet.events):  # a place that a process lost is written now
         here = (packets.c.run == run.run, packets.c.block == packet.block)
         filled = select(func.sum(packets.c.users)).where(*here, packets.c.version == version)
-        lost = int(db.scalar(filled) or 0) - json.loads(block.versions).get(str(version), 0)
+        places = json.loads(block.versions).get(str(version), 0)
+        lost = block.users + packet.users - places  # at most
+        lost = int(db.scalar(filled) or 0) - places if lost > 0 else 0
         shares = {version: lost} if lost > 0 else {}
     _grow(db, run, block, shares, users=block.users + packet.users)
     of = {"run": run.run, "block": packet.block, "packet": number, "fate": "waiting"}
@@ -249,14 +260,15 @@ def known(db: sa.Connection, run: Any, **values: Sequence[str]) -> list[Any]:
 class Answer:
     """Answer to a device that came with a ticket."""
 
-    status: str  # waiting, counted, late, refused, used, forgotten, unreadable, unknown, stopped
+    status: str  # waiting, counted, late, refused, used, forgotten, unreadable, unknown, stopped;
+    # of decisions and outcomes also closed (their episode is) and undecided (it has no place)
     block: int = -1
     version: int = -1
 
     @property
     def accepted(self) -> bool:
         """Whether it has a place in a block."""
-        return self.status in ("waiting", "counted")
+        return self.status in ("waiting", "counted", "closed")
 
 
 def decide(
@@ -301,6 +313,18 @@ def decide(
                 used.add(ticket)
                 groups.setdefault((number, version), []).append(i)
     return told, groups
+
+
+def by_ticket(db: sa.Connection, run: Any, block: int) -> bool:
+    """Whether somebody in a block came with a ticket."""
+    here = (events.c.run == run.run, events.c.block == block, events.c.ticket != "")
+    return db.scalar(select(events.c.event).where(*here).limit(1)) is not None
+
+
+def incomplete(db: sa.Connection, run: Any, block: int) -> bool:
+    """Whether decisions or outcomes are missing of somebody in a block."""
+    here = (packets.c.run == run.run, packets.c.block == block, packets.c.missing > 0)
+    return db.scalar(select(packets.c.id).where(*here).limit(1)) is not None
 
 
 def _pay(db: sa.Connection, costs: Mapping[str, int], *, reserved: int, spent: int) -> None:
@@ -413,7 +437,7 @@ def open_block(db: sa.Connection, run: Any, block: int, size: int) -> None:
         block: Number of the block.
         size: Users that it takes; 0 at the end of a run.
     """
-    row = {"run": run.run, "block": block, "size": size, "stage": "open"}
+    row = {"run": run.run, "block": block, "size": size, "stage": "open", "at": time.time()}
     db.execute(insert(blocks), row)
     set_run(db, run.run, block=block)
 

@@ -11,9 +11,11 @@ from sqlalchemy.schema import CreateIndex, CreateTable
 
 from tacit.privacy.errors import InvalidArgument
 
-VERSION = 2
+VERSION = 3
 """Of the schema; files of release 0.1 had none."""
-MIGRATIONS: dict[int, tuple[str, ...]] = {}
+MIGRATIONS: dict[int, tuple[str, ...]] = {
+    2: ("ALTER TABLE packets ADD COLUMN missing BIGINT DEFAULT 0 NOT NULL",)
+}
 """Statements, in words that both databases know, from a version of the schema to the next."""
 
 tables = sa.MetaData()
@@ -106,13 +108,14 @@ blocks = _table(
     _text("stage"),  # open, closed, sealed, released, done
     *map(_whole, ("size", "places", "users", "revision")),
     Column("versions", String, nullable=False, default="{}"),
-    _real("at"),  # when it was closed
+    _real("at"),  # when it was opened, and from then on when it was closed
 )
+# Of an episode whose decisions and outcomes come apart ``missing`` steps lack some of them.
 packets = _table(
     "packets",
     _key("id", Number),
     _text("run"),
-    *map(_whole, ("block", "version", "users")),
+    *map(_whole, ("block", "version", "users", "missing")),
     Column("data", Secret, nullable=False),
     sa.Index("packets_of_block", "run", "block"),
 )

@@ -25,7 +25,7 @@ from tacit.privacy.statistic import Bools, Floats, Ints
 from tacit.privacy.validation import flag, whole_number
 from tacit.tabular.algorithm import CountingAlgorithm
 from tacit.tabular.first_visits import FirstVisits
-from tacit.tabular.policy import MixedPolicy, Policy, occupancy, uniform_policy
+from tacit.tabular.policy import MixedPolicy, Policy, uniform_policy
 from tacit.tabular.posterior import PAID_WEIGHT, REWARD_WEIGHT, SpikeSlabPosterior, VisitEstimate
 
 if TYPE_CHECKING:
@@ -35,12 +35,13 @@ if TYPE_CHECKING:
 EXPLORERS = 32  # policies that explore in parallel
 COVERING = 0.8  # fraction of exploring users, at least, whose policy covers what is unknown
 LEAST_EXPLORED = 0.03  # fraction of the value range spent on exploration, at least,
-_LATE = 20.0  # until so many times the users before the greedy value last changed
+_LATE = 2.0  # until so many times the users before the greedy value last changed
 _SHOWN = 0.95  # greedy serves once it is better than uniform actions in so many sampled worlds
-_UNSHOWN = 0.05  # fraction of explorers before that, where users are too few to learn from
+# Where users are too few to learn from: in so many releases in a row, and explorers before that.
+_IN_A_ROW, _UNSHOWN = 3, 0.01
 # Blocks above so many users, or steps of them, are counted whole: no user is clipped any more, and
 # the counts are simulated at a cost that does not grow with the users.
-_ONE_BY_ONE, _STEPS_ONE_BY_ONE = 1 << 17, 1 << 22
+_ONE_BY_ONE, _STEPS_ONE_BY_ONE = 1 << 15, 1 << 22
 # Releases, and numbers in them, of which all are kept to tell running sums apart.
 _LONGEST_HISTORY, _LARGEST_HISTORY = 1 << 10, 1 << 25
 _RUNNING = 1.8  # noise of a running sum against that of a single release, before the first one
@@ -98,6 +99,7 @@ class ConcurrentMemory:
     greedy_value: float = 0.0
     suboptimality: float = 1.0  # of the greedy policy, as a fraction of the value range
     shown: bool = False  # whether the greedy policy ever served most users
+    better: int = 0  # releases in a row in which it was better than uniform actions
 
 
 class ConcurrentPSRL(CountingAlgorithm[ConcurrentState]):
@@ -129,8 +131,6 @@ class ConcurrentPSRL(CountingAlgorithm[ConcurrentState]):
             raise InvalidArgument("ConcurrentPSRL is for JointDP or NonPrivate: use UCBVI")
         super().__init__(problem, options)
 
-    # State: the posterior.
-
     def init(self) -> ConcurrentState:
         """The prior."""
         estimate = VisitEstimate.empty(self.shape, self.privacy.private, self._counter)
@@ -141,8 +141,6 @@ class ConcurrentPSRL(CountingAlgorithm[ConcurrentState]):
         posterior, estimate = copy(state.posterior), state.posterior.estimate
         posterior.estimate = replace(estimate, sums=estimate.sums[:0], counter=self._counter)
         return replace(state, posterior=posterior)
-
-    # Query and update: a few first visits of each user, of a block or as running sums.
 
     def query(self, state: ConcurrentState, plan: Plan, block: BlockInfo) -> FirstVisits:
         """First visits to the cells that the plan of the block asks for."""
@@ -230,9 +228,9 @@ class ConcurrentPSRL(CountingAlgorithm[ConcurrentState]):
         # Uniform actions serve until an advantage is shown.
         shown = known.shown or serving or not state.posterior.estimate.noisy
         few = self._too_few(at)
-        guarded = not shown and greedy.shown < (1.0 if few else _SHOWN)
-        if guarded and few:
-            explore = min(explore, _UNSHOWN)
+        better = known.better + 1 if greedy.shown >= (1.0 if few else _SHOWN) else 0
+        guarded = not shown and better < (_IN_A_ROW if few else 1)
+        explore = min(explore, _UNSHOWN) if guarded and few else explore
         guarded &= explore < 1.0
         policies = [greedy.actions, *explorers]
         chances = np.concatenate([[1.0 - explore], explore * weights])
@@ -244,27 +242,22 @@ class ConcurrentPSRL(CountingAlgorithm[ConcurrentState]):
         paths = planner.rollouts(mixed.tables, mixed.weights)
         query = planner.query(paths, users, lambda most: self.noise_of(state, at, most))
         best = self.named(uniform_policy(self.spec)) if guarded else mixed.components[0]
-        memory = ConcurrentMemory(query, changed_at, greedy.value, suboptimality, shown)
+        memory = ConcurrentMemory(query, changed_at, greedy.value, suboptimality, shown, better)
         return Plan(mixed, best, memory)
 
     def _exploration_budget(
-        self,
-        known: ConcurrentMemory,
-        at: Progress,
-        serving: bool,
-        greedy_value: float,
-        suboptimality: float,
+        self, known: ConcurrentMemory, at: Progress, serving: bool, value: float, lost: float
     ) -> tuple[float, int]:
         """Fraction of the value range to spend on exploration, and when greedy last changed."""
         served = at.all_served
-        if greedy_value <= 1e-6:
+        if value <= 1e-6:
             return 1.0, served
-        changed = abs(greedy_value - known.greedy_value) > 0.15 * known.greedy_value
+        changed = abs(value - known.greedy_value) > 0.15 * known.greedy_value
         changed_at = served if changed else known.changed_at
         urgent = 0.2 * (2.0 if serving else 1.0)  # all may explore at so much suboptimality
         # One plan's samples may be unlucky: the better of two counts.
-        expected = min(suboptimality, known.suboptimality)
-        budget = float(min(1.0, max((suboptimality / urgent) ** 3.0, expected)))
+        expected = min(lost, known.suboptimality)
+        budget = float(min(1.0, max((lost / urgent) ** 3.0, expected)))
         if not served:
             return max(LEAST_EXPLORED, budget), changed_at
         # The least is looked for ever less: all that it costs grows with the logarithm of users.
@@ -427,6 +420,11 @@ class ExplorationPlanner:
 
         return float(self.start @ best_actions(*given))
 
+    def _occupancy(self, P: Floats, actions: Ints) -> Floats:
+        from tacit.tabular.count_loops import occupancy
+
+        return occupancy(P, self.start, actions)
+
     def random_value(self, P: Floats, r: Floats) -> float:
         """The value of uniform actions in a world."""
         P, r = (x.mean(axis=2, keepdims=True) for x in (P, r))
@@ -443,7 +441,7 @@ class ExplorationPlanner:
             actions, column[0] = self.best(P, r)
             column[1:-1] = [self.value(P, r, others) for others in tried]
             column[-1] = self.random_value(P, r)
-            visits += np.minimum(occupancy(P, self.start, actions), 1.0)
+            visits += np.minimum(self._occupancy(P, actions), 1.0)
         chosen = 0
         if before is not None and self.value(*self._known, before) > 1e-6:
             better = np.sign(np.round(values[1] - values[2], 9))
@@ -452,9 +450,8 @@ class ExplorationPlanner:
         worth = np.tensordot(normalised(both), used, 1)
         worth /= max(float(worth.max()), 1e-9)
         shown = float((np.round(both[1] - values[-1], 9) > 0).mean())
-        return GreedyPolicy(
-            tried[chosen], self.value(*self._known, tried[chosen]), both, worth, shown
-        )
+        value = self.value(*self._known, tried[chosen])
+        return GreedyPolicy(tried[chosen], value, both, worth, shown)
 
     def sampled(self, greedy: Ints, count: int) -> tuple[list[Ints], Floats]:
         """Optimal actions of sampled worlds, and their values beside greedy's, (2, count)."""
@@ -484,9 +481,8 @@ class ExplorationPlanner:
         for i in range(count):
             missing = unknown / (1.0 + (covered / _DETECT) ** 2)
             there = self.posterior.sample(self.rng)[0] if i % 4 == 3 else P
-            actions, _ = self.best(there, missing + earning)
-            found.append(actions)
-            covered += users * np.minimum(occupancy(P, self.start, actions), 1.0)
+            found.append(self.best(there, missing + earning)[0])
+            covered += users * np.minimum(self._occupancy(P, found[-1]), 1.0)
         return found
 
     def cost(self, greedy: GreedyPolicy, explorers: list[Ints], weights: Floats) -> float:
@@ -525,14 +521,13 @@ class ExplorationPlanner:
         visits, best_score = self.posterior.visits, -1.0
         sets = [visits <= threshold for threshold in THRESHOLDS]
         sets = [wanted for wanted in sets if wanted.any()]
-        best = VisitQuery(0, sets[0], visits)  # the last threshold is infinite: there is a set
         for most in sorted({min(most, self.horizon) for most in VISITS_PER_USER}):
             parts = [paths.first_visits(wanted, most) for wanted in sets]
             for i, j in np.ndindex(len(sets), len(sets)):
                 expected = parts[i][0] + parts[j][1]
                 signal = users * expected / noise_of(most)
                 score = float(np.log1p(signal**2 / (_DETECT**2 + visits**2)).sum())
-                if best_score < 0.0 or score > 1.02 * best_score:
+                if score > 1.02 * best_score:
                     best_score = score
                     best = VisitQuery(most, np.stack([sets[i], sets[j]]), expected)
         return best
@@ -559,8 +554,7 @@ class Rollouts:
     @property
     def came(self) -> Floats:
         """The fraction of users who come to each cell."""
-        everywhere = np.ones(self.shape, dtype=bool)
-        followed, explored = self.first_visits(everywhere, everywhere.size)
+        followed, explored = self.first_visits(np.ones(self.shape, bool), math.prod(self.shape))
         return followed + explored
 
     @property

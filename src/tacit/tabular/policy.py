@@ -344,16 +344,6 @@ def uniform_policy(spec: FiniteSpec) -> Policy:
     return Policy.stochastic(np.broadcast_to(rows, (spec.horizon, *rows.shape)))
 
 
-def occupancy(P: Floats, start: Floats, actions: Ints) -> Floats:
-    """Expected visits (L, S, A) of actions (H, S) in a model (L, S, A, S) of the last L steps."""
-    visits, here, states = np.zeros(P.shape[:3]), start, np.arange(len(start))
-    for h, taken in enumerate(actions):
-        row = row_of(h, len(actions), len(P))
-        visits[row, states, taken] += here
-        here = here @ P[row, states, taken]
-    return visits
-
-
 @contextmanager
 def _checked() -> Iterator[Any]:
     """The readers of published policies, which need NumPy alone; their errors become ours."""

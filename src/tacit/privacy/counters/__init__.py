@@ -5,7 +5,6 @@ All counters have one interface (:class:`~tacit.privacy.counters.base.Counter`),
 """
 
 from tacit.privacy.counters.base import Counter
-from tacit.privacy.counters.blt import BufferedToeplitz
 from tacit.privacy.counters.choose import KINDS, counter, make_counter
 from tacit.privacy.counters.dense import NormalisedSquareRoot, Optimal
 from tacit.privacy.counters.tree import Blocks, SmoothTree
@@ -13,7 +12,6 @@ from tacit.privacy.counters.tree import Blocks, SmoothTree
 __all__ = [
     "KINDS",
     "Blocks",
-    "BufferedToeplitz",
     "Counter",
     "NormalisedSquareRoot",
     "Optimal",

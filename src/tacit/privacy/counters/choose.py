@@ -7,7 +7,6 @@ from typing import Any
 
 from tacit.privacy.budget import Budget, Relation, checked_relation
 from tacit.privacy.counters.base import Counter
-from tacit.privacy.counters.blt import BufferedToeplitz
 from tacit.privacy.counters.dense import MOST_OPTIMAL, NormalisedSquareRoot, Optimal
 from tacit.privacy.counters.tree import Blocks, SmoothTree
 from tacit.privacy.errors import InvalidArgument
@@ -15,7 +14,7 @@ from tacit.privacy.noise import Noise, NoiseSource
 from tacit.privacy.validation import MOST_USERS, whole_number
 
 KINDS: Mapping[str, type[Counter]] = {
-    cls.kind: cls for cls in (Optimal, NormalisedSquareRoot, BufferedToeplitz, SmoothTree, Blocks)
+    cls.kind: cls for cls in (Optimal, NormalisedSquareRoot, SmoothTree, Blocks)
 }
 
 # Above this a history is too dear: it keeps a vector or two for every release, and its work per
@@ -98,7 +97,7 @@ def _best_gaussian(options: dict[str, Any]) -> Counter:
         chosen: Counter = Optimal(**options) if few else NormalisedSquareRoot(**options)
         if chosen.memory * chosen.size <= _LARGEST_HISTORY:
             return chosen
-    return BufferedToeplitz(**options)
+    return SmoothTree(**options)
 
 
 def _best_laplace(options: dict[str, Any]) -> Counter:

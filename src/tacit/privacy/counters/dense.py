@@ -151,7 +151,7 @@ class NormalisedSquareRoot(_Dense):
         if checked is not None and checked > _MOST_NORMALISED:
             raise InvalidArgument(
                 f"releases must be at most {_MOST_NORMALISED:,} for a {self.kind}, which keeps a "
-                f"vector for each, got {releases!r}: take blt"
+                f"vector for each, got {releases!r}: take smooth tree"
             )
         return checked
 

@@ -1,13 +1,10 @@
-"""What Wang and Hegde compare with: each guarantee is that of the noise drawn, and it learns."""
+"""A network with private parameters: gradients, bounds, and the guarantee of the noise drawn."""
 
 from __future__ import annotations
-
-import math
 
 import numpy as np
 import pytest
 
-from research import wang_baselines as baselines
 from tacit.continuous import line
 from tacit.papers import wang_functional_2019 as paper
 from tacit.privacy.budget import epsilon_from_mu, mu_from_budget
@@ -76,21 +73,3 @@ class TestNetwork:
         assert (result.episodes, result.guarantee.releases) == (50, 5)
         assert result.constants["sigma"] == pytest.approx(2.0 * 0.5 / 10 / MU)
         assert result.guarantee.unit == "one user's rewards; states and actions are public"
-
-
-class TestPolicyEvaluation:
-    def test_result(self):
-        make = baselines.policy_evaluation
-        result = make(line(), users=7, **BUDGET, seed=3)
-        assert result.values.shape == (7,)
-        assert result.values[0] == line().baseline_value
-        assert (result.guarantee.epsilon, result.guarantee.mu) == pytest.approx((0.9, MU))
-        again = make(line(), users=7, **BUDGET, seed=3)
-        assert (again.policy.weights == result.policy.weights).all()
-        assert "reconstruction" in result.reason
-        # The noise is for visits of two users that have nothing in common.
-        assert result.constants["sigma"] * MU == pytest.approx(math.sqrt(2) * 0.7 * math.sqrt(22))
-
-    def test_it_learns_from_thousands(self):
-        found = baselines.policy_evaluation(line(), users=10_000, **BUDGET, seed=500)
-        assert line().value(found.policy) > 20.3
