@@ -93,7 +93,7 @@ def test_a_curator_and_an_officer(tmp_path: Path, browser: Any) -> None:
         assert browser.switch_to.active_element.text == "To the content"
 
         come(run.client(), 50)
-        version = run.wait(lambda s: s["served"] >= 30)["version"]
+        version = run.wait(lambda s: s["served"] >= 45)["version"]
         assert version >= 2
 
         browser.get(run.address)
