@@ -6,7 +6,7 @@ CORE := $(VENV)/.core
 STAMP := $(VENV)/.installed
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 WORKERS ?= 2
-FIGURES := counter_errors epsilon_cost paper_regret linear_paper_regret lq_orders functional_curves
+FIGURES := epsilon_cost paper_regret linear_paper_regret lq_orders functional_curves
 # One BLAS thread per worker: small matrices, and two workers on two cores.
 export OMP_NUM_THREADS := 1
 export OPENBLAS_NUM_THREADS := 1

@@ -27,7 +27,7 @@ T = TypeVar("T")
 FIGURES: Mapping[str, str] = {
     name.replace("_", "-"): f"research.{name}"
     for name in (
-        *("counter_errors", "epsilon_cost", "first_agent", "functional_curves"),
+        *("epsilon_cost", "first_agent", "functional_curves"),
         *("linear_paper_regret", "lq_orders", "paper_regret"),
     )
 }

@@ -3,8 +3,7 @@
 ``python -m research.mutation_table`` audits every bug of
 :mod:`research.planted_bugs` and prints a table in Markdown. With ``--false-alarms 200`` it
 audits an agent without a bug that often, each time with other users and other noise, and counts
-the audits that fail. With ``--tightness`` it prints how much of what is claimed the worst pair of
-users that was found really costs.
+the audits that fail. How tight audits are is in :mod:`research.audit_table`.
 """
 
 from __future__ import annotations
@@ -87,15 +86,6 @@ def false_alarms(audits: int, host: str = "UCBVI", runs: int = 25) -> list[tuple
     return found
 
 
-def tightness(hosts: Sequence[str] = tuple(HOSTS)) -> dict[str, float]:
-    """By agent, the measured cost of the worst pair found over what is claimed."""
-    found = {}
-    for host in hosts:
-        result = audit(host, behaviour=False, runs=100, rounds=80)
-        found[host] = max(t.estimate / t.claimed for t in result.transcripts)
-    return found
-
-
 def main(arguments: Sequence[str] | None = None) -> int:
     """The command; returns how many bugs were not found, or how many alarms were false."""
     parser = Parser("research.mutation_table", __doc__)
@@ -105,11 +95,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
         metavar="N",
         help="audit an agent without a bug N times instead, and count the audits that fail",
     )
-    parser.add_argument(
-        "--tightness",
-        action="store_true",
-        help="print what the worst pair of users found costs, over what is claimed, instead",
-    )
     chosen = parser.parse_args(arguments)
     if chosen.false_alarms is not None:
         alarms = false_alarms(chosen.false_alarms)
@@ -117,11 +102,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
             print(f"seed {seed}: {words}")
         print(f"{len(alarms)} false alarms in {chosen.false_alarms} audits")
         return len(alarms)
-    if chosen.tightness:
-        print("| agent | measured over claimed |\n|---|---|")
-        for host, ratio in tightness().items():
-            print(f"| {host} | {ratio:.3f} |")
-        return 0
     made = []
     with progress_bar("planted bugs", len(BUGS), True) as advance:
         for row in rows():

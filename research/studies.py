@@ -545,7 +545,6 @@ _SMOOTH = {
     "Pendulum": "pendulum",
     "MountainCar": "mountain_car",
     "CartPole": "cartpole:steps=500,horizon=500,discount=0.99",
-    "Acrobot": "acrobot",
 }
 
 
@@ -567,15 +566,12 @@ SMOOTH = Study(
         _smooth("Pendulum", None, 128, 5),
         _smooth("MountainCar", None, 256, 5),
         _smooth("CartPole", None, 128, 5),
-        _smooth("Acrobot", None, 256, 5),
         _smooth("Pendulum", 10.0, 1_100),
         _smooth("Pendulum", 1.0, 10_000),
         _smooth("MountainCar", 10.0, 10_000),
         _smooth("CartPole", 10.0, 1_100),
         _smooth("CartPole", 1.0, 10_000),
-        _smooth("Acrobot", 10.0, 10_000),
         _smooth("MountainCar", 1.0, 100_000),
-        _smooth("Acrobot", 1.0, 100_000, 25),
     ),
     {
         "runs": count,

@@ -31,13 +31,6 @@ def test_damaged_files_break_nothing(case) -> None:
     assert sum(refused) > 25
 
 
-@pytest.mark.slow
-@each
-def test_many_damaged_files_break_nothing(case) -> None:
-    for seed in range(100, 5_000):
-        outcome(case.damaged, seed)
-
-
 def test_every_loader_is_attacked() -> None:
     names = " ".join(case.name for case in file_cases())
     for name in ("Result", "load_results", ".toml", ".json", "published"):

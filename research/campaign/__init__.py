@@ -10,6 +10,5 @@
 * :mod:`~research.campaign.books` compares the store with the journal.
 * :mod:`~research.campaign.histories` lets a generated history happen to two processes on one
   store; named cases are histories in which one thing happens all the time.
-* :mod:`~research.campaign.library` attacks one agent: exceptions at every line, threads, signals,
-  kills, memory, power.
+* :mod:`~research.campaign.library` attacks one agent: exceptions at every line, threads, power.
 """

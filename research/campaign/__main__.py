@@ -59,7 +59,7 @@ def table(held: dict[str, Any]) -> list[str]:
         wrong += len(row["wrong"])
         _, *where = name.split(", ", 1)
         of = ", ".join(where[0].split(", ")[-2:]) if where else "library"
-        kills[of] = kills.get(of, 0) + counts.get("kills", counts["hit"] if name == "kills" else 0)
+        kills[of] = kills.get(of, 0) + counts.get("kills", 0)
     found += [f"kills, {of}: {count:,}" for of, count in sorted(kills.items()) if count]
     return [*found, f"all: {sum(kills.values()):,} kills, {wrong} wrong"]
 

@@ -1,7 +1,7 @@
-"""One run under fire: exceptions at every line, signals, threads, kills; in memory and in a file.
+"""One run under fire: exceptions at every line, threads, power; in memory and in a file.
 
     python -m research.campaign --what learn successor --stride 50
-    python -m research.campaign --what threads signals kills memory power --rounds 20
+    python -m research.campaign --what threads power --rounds 20
 
 Every user has a cell of her own and the noise is far below one, so a release shows who is in it and
 how often. After whatever happened a run goes on: by the same agent, or by one that is opened. Then
@@ -19,15 +19,11 @@ from __future__ import annotations
 import itertools
 import linecache
 import os
-import random
 import re
-import resource
-import signal
 import subprocess
 import sys
 import tempfile
 import threading
-import time
 import traceback
 import warnings
 from collections.abc import Callable, Iterator
@@ -381,58 +377,7 @@ def lines(what: str, kind: str, stride: int = 1) -> Tally:
     return tally
 
 
-# Signals, threads, kills.
-
-
-def signals(blows: int, kind: str, seed: int = 0) -> Tally:
-    """A real timer whose handler raises, in calls of one run after the other.
-
-    Whatever comes of it counts as the blow: within a driver it may come out as another error.
-    """
-    tally, rng, struck = Tally(), random.Random(seed), list[float]()  # noqa: S311
-
-    def handler(*_: object) -> None:
-        struck.append(time.time())
-        raise KeyboardInterrupt
-
-    with folder_of() as folder:  # what is imported on the way is, before a blow can fall there
-        whole = Run(folder, 40, kind)
-        whole.finish(whole.open())
-    before = signal.signal(signal.SIGALRM, handler)
-    try:
-        while tally.hit < blows:
-            with folder_of() as folder:
-                run = Run(folder, 40, kind)
-                _shaken(run, rng, struck)
-            tally.add(run.tally)
-            tally.tried += 1
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0.0)
-        signal.signal(signal.SIGALRM, before)
-    return tally
-
-
-def _shaken(run: Run, rng: random.Random, struck: list[float]) -> None:
-    agent = run.open()
-    with run.survives(f"signals, {run.kind}"):
-        while agent.taken < run.users:
-            struck.clear()
-            try:
-                signal.setitimer(signal.ITIMER_REAL, rng.uniform(0.001, 0.15))
-                if rng.random() < 0.2 and run.store is None:
-                    agent = run.open()
-                run.learn(agent, min(rng.randint(1, 5), run.users - agent.taken))
-                signal.setitimer(signal.ITIMER_REAL, 0.0)
-            except (KeyboardInterrupt, Exception):
-                if not struck:
-                    raise
-            finally:
-                signal.setitimer(signal.ITIMER_REAL, 0.0)
-            run.tally.hit += bool(struck)
-            # Also whoever was taken by a call that was cut off between two lines of ours.
-            run.given = run.reread(agent).taken
-        run.finish(agent)
-        run.judge(agent)
+# Threads.
 
 
 def threads(count: int, blocks: int, kind: str) -> Tally:
@@ -465,56 +410,6 @@ def threads(count: int, blocks: int, kind: str) -> Tally:
             run.judge(agent)
     tally.add(run.tally)
     return tally
-
-
-def kills(times: int, seed: int = 0, memory: bool = False) -> Tally:
-    """Processes on one file that are killed, one after the other, until all users came.
-
-    With ``memory`` they are given so little of it that they end in an error of their own.
-    """
-    tally, rng = Tally(), random.Random(seed)  # noqa: S311
-    while tally.hit < times:
-        with folder_of() as folder:
-            run = Run(folder, 40, "file")
-            run.open().store.close()
-            while tally.hit + run.tally.hit < times:
-                room = rng.randrange(2**22) if memory else 0
-                child = os.fork()
-                if child == 0:
-                    os._exit(_child(run, room))
-                if not memory:
-                    time.sleep(rng.uniform(0.02, 0.25))
-                    with suppress(ProcessLookupError):
-                        os.kill(child, signal.SIGKILL)
-                run.tally.hit += os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) != 0
-                agent = run.open()
-                run.given, done = agent.taken, agent.taken == agent.users
-                agent.store.close()
-                if done:
-                    break
-            agent = run.open()
-            run.finish(agent)
-            run.judge(agent)
-            agent.store.close()
-        tally.add(run.tally)
-        tally.tried += 1
-    return tally
-
-
-def _child(run: Run, room: int) -> int:
-    """All that are left come, in so many bytes more than there are now; 1 if that fails."""
-    try:
-        agent = run.open()
-        if room:
-            pages = int(Path("/proc/self/statm").read_text().split()[0])
-            most = pages * resource.getpagesize() + room
-            resource.setrlimit(resource.RLIMIT_AS, (most, most))
-        while left := agent.users - agent.taken:
-            run.given = agent.taken
-            run.learn(agent, min(3, left))
-    except BaseException:
-        return 1
-    return 0
 
 
 # Power: all that a disk may hold after it fails.
@@ -615,8 +510,5 @@ def everything(rounds: int, stride: int) -> dict[str, Callable[[], Tally]]:
     counts, both = (2, 4, 8), [(what, kind) for what in CALLS for kind in KINDS]
     return {f"{what}, {kind}": partial(lines, what, kind, stride) for what, kind in both} | {
         "threads": lambda: of(threads(n, rounds, kind) for n in counts for kind in KINDS[:2]),
-        "signals": lambda: of(signals(10 * rounds, kind) for kind in KINDS),
-        "kills": lambda: kills(rounds),
-        "memory": lambda: kills(rounds, memory=True),
         "power": lambda: power(stride),
     }

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from research.worlds.boxes import plane, trap
-from research.worlds.classic import acrobot, cartpole, mountain_car, pendulum
+from research.worlds.classic import cartpole, mountain_car, pendulum
 from research.worlds.gusts import gusts
 from research.worlds.lq import random_system, thermostat
 from research.worlds.mixture import currents, keyboard
@@ -17,7 +17,6 @@ from research.worlds.tabular import habit, icu_sepsis, sparse_mdp
 from tacit.registry import build_world
 
 __all__ = [
-    "acrobot",
     "build",
     "cartpole",
     "currents",

@@ -1,4 +1,4 @@
-"""Classic control, compiled: a pendulum, a car in a valley, two links, a pole on a cart."""
+"""Classic control, compiled: a pendulum, a car in a valley, a pole on a cart."""
 
 from __future__ import annotations
 
@@ -175,45 +175,6 @@ def mountain_car(horizon: int = 200, discount: float = 0.99) -> ClassicWorld:
     )
 
 
-def acrobot(horizon: int = 500, discount: float = 0.99) -> ClassicWorld:
-    """Two links that hang from a bar, of which the foot is to be swung above it.
-
-    State:
-        The angle of the first link from hanging, that of the second from the first, in [-pi, pi],
-        and both spins, in [-4 pi, 4 pi] and [-9 pi, 9 pi]; each in [-.1, .1] at the start. An
-        episode ends when the foot is one link above the bar, and has ``horizon`` steps at most.
-    Actions:
-        A torque of -1, 0 or 1 between the links.
-    Reward:
-        -1 for each step, and 0 for the last where it ends; known, as is where it ends.
-    Optimum:
-        About -75, what good policies of others reach; uniform has about -495.
-    Source:
-        Gymnasium's Acrobot-v1 (Sutton, 1996), with the angles themselves as coordinates.
-
-    >>> world = acrobot()
-    >>> world.spec.dimension, world.spec.actions
-    (4, 3)
-    """
-    spins = 4.0 * math.pi, 9.0 * math.pi
-    spec = SmoothSpec(
-        (-math.pi, -math.pi, -spins[0], -spins[1]),
-        (math.pi, math.pi, *spins),
-        3,
-        horizon,
-        (-1.0, 0.0),
-        discount,
-        angles=(0, 1),
-        pushes=((-1.0,), (0.0,), (1.0,)),
-        reward=_until_it_ends,
-        ends=_above_the_bar,
-    )
-    name = f"research.worlds.acrobot:horizon={spec.horizon},discount={spec.discount}"
-    return ClassicWorld(
-        spec, name, "hoist", _hanging_still, -75.0 if spec.horizon == 500 else math.nan
-    )
-
-
 def cartpole(steps: int = 200, horizon: int = 50, discount: float = 0.97) -> CartPoleWorld:
     """A cart that is to keep a pole from falling over.
 
@@ -279,19 +240,6 @@ def _out_of_the_valley(states: Floats) -> Bools:
 
 def _in_the_valley(rng: np.random.Generator, users: int) -> Floats:
     return np.stack([rng.uniform(-0.6, -0.4, users), np.zeros(users)], axis=1)
-
-
-def _until_it_ends(states: Floats, actions: Ints, nexts: Floats) -> Floats:
-    return np.where(_above_the_bar(nexts), 0.0, -1.0)
-
-
-def _above_the_bar(states: Floats) -> Bools:
-    above: Bools = -np.cos(states[:, 0]) - np.cos(states[:, 0] + states[:, 1]) > 1.0
-    return above
-
-
-def _hanging_still(rng: np.random.Generator, users: int) -> Floats:
-    return rng.uniform(-0.1, 0.1, (users, 4))
 
 
 def _survived(states: Floats, actions: Ints, nexts: Floats) -> Floats:

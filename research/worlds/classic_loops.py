@@ -7,16 +7,10 @@ from __future__ import annotations
 
 import math
 
-import numpy as np
-
 from tacit.numerics.compiled import Floats, Ints, compiled, inner
 
-# Gymnasium's Acrobot: both links have mass and length 1 and their centre in the middle.
-_GRAVITY, _TICK = 9.8, 0.2
-
-
 # Gymnasium's CartPole.
-_FORCE, _STEP = 10.0, 0.02
+_GRAVITY, _FORCE, _STEP = 9.8, 10.0, 0.02
 _CART, _POLE, _HALF_LENGTH = 1.0, 0.1, 0.5
 
 
@@ -58,43 +52,6 @@ def climb(states: Floats, actions: Ints) -> None:
         if place == -1.2 and speed < 0.0:
             speed = 0.0
         states[n, 0], states[n, 1] = place, speed
-
-
-@inner
-def _turn(state: Floats, torque: float, out: Floats) -> None:
-    """How the two links of an acrobot turn right now."""
-    second, first_spin, second_spin = state[1], state[2], state[3]
-    cosine, sine = math.cos(second), math.sin(second)
-    d1 = 0.25 + (1.25 + cosine) + 2.0
-    d2 = 0.25 + 0.5 * cosine + 1.0
-    p2 = 0.5 * _GRAVITY * math.cos(state[0] + second - math.pi / 2.0)
-    p1 = -0.5 * second_spin**2 * sine - second_spin * first_spin * sine
-    p1 += 1.5 * _GRAVITY * math.cos(state[0] - math.pi / 2.0) + p2
-    turn = (torque + d2 / d1 * p1 - 0.5 * first_spin**2 * sine - p2) / (1.25 - d2**2 / d1)
-    out[0], out[1], out[2], out[3] = first_spin, second_spin, -(d2 * turn + p1) / d1, turn
-
-
-@compiled
-def hoist(states: Floats, actions: Ints) -> None:
-    """One step of acrobots: two angles and two spins, and a torque of -1, 0 or 1."""
-    k1, k2, k3, k4, at = np.empty(4), np.empty(4), np.empty(4), np.empty(4), np.empty(4)
-    for n in range(len(states)):
-        torque = actions[n] - 1.0
-        _turn(states[n], torque, k1)
-        for i in range(4):
-            at[i] = states[n, i] + 0.5 * _TICK * k1[i]
-        _turn(at, torque, k2)
-        for i in range(4):
-            at[i] = states[n, i] + 0.5 * _TICK * k2[i]
-        _turn(at, torque, k3)
-        for i in range(4):
-            at[i] = states[n, i] + _TICK * k3[i]
-        _turn(at, torque, k4)
-        for i in range(4):
-            states[n, i] += _TICK / 6.0 * (k1[i] + 2.0 * k2[i] + 2.0 * k3[i] + k4[i])
-        states[n, 0], states[n, 1] = wrapped(states[n, 0]), wrapped(states[n, 1])
-        states[n, 2] = min(max(states[n, 2], -4.0 * math.pi), 4.0 * math.pi)
-        states[n, 3] = min(max(states[n, 3], -9.0 * math.pi), 9.0 * math.pi)
 
 
 @compiled

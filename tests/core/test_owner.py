@@ -1,4 +1,4 @@
-"""One run under fire: exceptions at any line, signals, threads and kills lose and double nobody.
+"""One run under fire: exceptions at any line and threads lose and double nobody.
 
 ``python -m research.campaign`` does all of it; here is some of each, and code that is broken,
 which it must notice.
@@ -43,22 +43,6 @@ def test_a_run_goes_on_after_an_exception_at_any_line(what: str, kind: str) -> N
 
 def test_threads_take_turns() -> None:
     check(owner.threads(4, 6, "memory"))
-
-
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
-def test_signals_lose_nobody() -> None:
-    check(owner.signals(8, "file"))
-
-
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="kills need processes")
-def test_killed_processes_lose_nobody() -> None:
-    check(owner.kills(2))
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("kind", KINDS)
-def test_many_signals_lose_nobody(kind: str) -> None:
-    check(owner.signals(1000, kind))
 
 
 @pytest.mark.slow

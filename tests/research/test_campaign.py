@@ -89,8 +89,9 @@ def lose_a_person(db: Any) -> None:
 
 
 def count_twice(db: Any) -> None:
-    row = db.execute(select(schema.people).where(schema.people.c.fate == "waiting")).first()
-    db.execute(schema.people.insert().values(**row._asdict() | {"id": 10**6}))
+    columns = [column for column in schema.people.c if column.key != "id"]
+    waiting = select(10**6, *columns).where(schema.people.c.fate == "waiting").limit(1)
+    db.execute(schema.people.insert().from_select(["id", *(c.key for c in columns)], waiting))
 
 
 def sum_somebody_twice(db: Any) -> None:

@@ -9,7 +9,7 @@ import gymnasium
 import numpy as np
 import pytest
 
-from research.worlds import acrobot, cartpole, classic_loops, mountain_car, pendulum
+from research.worlds import cartpole, classic_loops, mountain_car, pendulum
 from tacit.continuous import QPolicy
 
 RNG = np.random.default_rng
@@ -26,7 +26,6 @@ def controller(world: Any) -> QPolicy:
     ("name", "make", "loop", "angles"),
     [
         ("MountainCar-v0", mountain_car, "climb", ()),
-        ("Acrobot-v1", acrobot, "hoist", (0, 1)),
         ("Pendulum-v1", pendulum, "swing", (0,)),
     ],
 )

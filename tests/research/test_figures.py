@@ -9,7 +9,6 @@ import pytest
 
 import tacit
 from research import (
-    counter_errors,
     epsilon_cost,
     first_agent,
     functional_curves,
@@ -17,12 +16,10 @@ from research import (
 )
 from research.figures import FIGURES
 from research.study import load
-from tacit.privacy.budget import Budget
 from tests.research.commands import REFUSED, names_what_it_refuses, refused_in_one_line
 
 PNG = b"\x89PNG\r\n\x1a\n"
 QUICK = {
-    "research.counter_errors": "The picture is",
     "research.epsilon_cost": "\n| UCBPO |  |  |",
     "research.functional_curves": "| Proposition 10 | 5.05 |",
     "research.linear_paper_regret": "| epsilon, 1 to 1000 | LSVI, tuned |",
@@ -123,11 +120,3 @@ class TestFunctional:
         for errors in load("functional_curves")["values"].values():
             for n, error in zip(functional_curves.SIZES, errors, strict=True):
                 assert error > functional_curves.proposition_10(n, 1.0, 0.9)
-
-
-def test_older_ways_need_more_noise_than_what_is_chosen() -> None:
-    budget = Budget(1.0, 1e-6)
-    for releases in (8, 64, 1024):
-        best = counter_errors.worst_std(budget, tacit.counter(budget, 1.0, releases).kind, releases)
-        for kind in counter_errors.OLDER:
-            assert best <= counter_errors.worst_std(budget, kind, releases) * (1 + 1e-9)

@@ -308,7 +308,7 @@ def micro_randomised(
         checked_number(name, told[name], f"in [{least}, {most}]", partial(_within, least, most))
     if (room := 2.0 * min(rate, 1.0 - rate)) < effect + abs(average):
         raise InvalidArgument(f"effects must be at most {room:g} where rate is {rate!r}")
-    D, gram = whole_number("contexts", contexts), None
+    D, gram = whole_number("contexts", contexts, most=1000), None
     effects = average + effect * np.where(np.arange(D) % 2, 1.0, -1.0)
     if flag("linear", linear):
         points = _Contexts(_POINTS, D, True, np.random.default_rng(0)).features()
