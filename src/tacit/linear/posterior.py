@@ -107,9 +107,10 @@ class OutcomeSums(LoopSums):
 
     def monitored(self, release: Any) -> dict[str, tuple[Any, Any]]:
         """Rewards, and visits of next states, where some combination of features is always 1."""
+        found = told_of_features(self.features, release, self.weights)
         clips = self.clip is not None or self.reward_clip is not None
         whole = not clips and bool((self.weights > 0.0).all())
-        return told_of_features(self.features, release, self.weights, whole)
+        return found if whole or not found else found | {"partial": (1.0, 0.0)}
 
     @cached_property
     def _lengths(self) -> Floats:

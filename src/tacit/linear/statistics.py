@@ -48,10 +48,8 @@ def unit_features(features: ArrayLike) -> Floats:
     return table
 
 
-def told_of_features(
-    features: Floats, release: Any, weights: Floats, whole: bool
-) -> dict[str, tuple[Any, Any]]:
-    """Monitored totals of sums of w phi e_{s'}' (L, d, S) and of r phi (M, d), all or in part.
+def told_of_features(features: Floats, release: Any, weights: Floats) -> dict[str, tuple[Any, Any]]:
+    """Monitored totals of sums of w phi e_{s'}' (L, d, S) and of r phi (M, d).
 
     The weights w > 0 of rows are public; a row without one tells nothing.
     """
@@ -68,7 +66,7 @@ def told_of_features(
         paid = release["rewards"]
         spread = noise["rewards"] * length * math.sqrt(len(paid))
         found["rewards"] = float((paid @ one).sum()), spread
-    return found if whole else found | {"partial": (1.0, 0.0)}
+    return found
 
 
 def weighted_grams(features: Floats, weights: Floats) -> Floats:
@@ -144,8 +142,9 @@ class FeatureSums(LoopSums, BoundedSteps):
 
     def monitored(self, release: Any) -> dict[str, tuple[Any, Any]]:
         """Rewards, and visits of next states, where some combination of features is always 1."""
+        found = told_of_features(self.features, release, np.ones(self.rows))
         whole = not self.clips and bool((self._weights == 1.0).all())
-        return told_of_features(self.features, release, np.ones(self.rows), whole)
+        return found if whole or not found else found | {"partial": (1.0, 0.0)}
 
     def aggregate(self, block: Block) -> Floats:
         """From transitions (H, S, A, S) and rewards (H, S, A) of a simulated block."""
