@@ -45,7 +45,7 @@ def _audit(
         print_json(made.to_dict())
     else:
         say(f"Audit of {made.agent} on {made.world}")
-        print_table(("", ""), list(made.words().items()))
+        terminal.print_facts(made.words())
         if made.outcomes:
             checks = [
                 (outcome.name, outcome.verdict, outcome.reason or "") for outcome in made.outcomes

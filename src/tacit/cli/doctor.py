@@ -14,7 +14,7 @@ import typer
 
 from tacit.cli import terminal
 from tacit.cli.show import SIZES
-from tacit.cli.terminal import command, flag, given, print_json, print_table, say
+from tacit.cli.terminal import command, flag, given, print_facts, print_json, print_table, say
 from tacit.privacy.errors import TacitError
 
 PACKAGES = {
@@ -37,10 +37,8 @@ def _doctor(
         return
     if world:
         found = prospects(world)
-        if as_json:
-            print_json(found)
-        else:
-            print_table(("", ""), [(name.replace("_", " "), str(x)) for name, x in found.items()])
+        words = {name.replace("_", " "): value for name, value in found.items()}
+        print_facts(found if as_json else words, as_json)
         raise typer.Exit(1 if "refused" in found else 0)
     checks = examine()
     broken = ", ".join(name for name, (state, _) in checks.items() if state == "failed")
@@ -86,10 +84,7 @@ def prospects(world: str) -> dict[str, Any]:
     if not exact:
         each = (time.perf_counter() - begun) / (built.evaluation_users * built.random_steps)
         steps = found["users"] * math.sqrt(built.random_steps * spec.horizon)
-        found["steps_of_learning"], found["microseconds_per_step"] = (
-            int(steps),
-            round(1e6 * each, 1),
-        )
+        found |= {"steps_of_learning": int(steps), "microseconds_per_step": round(1e6 * each, 1)}
         found["time"] = f"about {2.0 * steps * each:,.0f} seconds of stepping, and planning"
     found["by_rule"] = "; ".join(getattr(built, "assumed", ())) or "nothing"
     return found

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from tacit.cli import terminal
-from tacit.cli.terminal import asked, command, count, flag, given, print_json, print_table, say
+from tacit.cli.terminal import asked, command, count, flag, given, print_facts, print_json, say
 from tacit.privacy.errors import HorizonExceeded, InvalidArgument, TacitWarning
 
 if TYPE_CHECKING:
@@ -53,10 +53,8 @@ def _learn(
     new = {k: v for k, v in new.items() if known.get(v, -1) not in (None, os.path.getsize(k))}
     if dry_run:
         content = _planned(app, plain) | {"learnt": len(known), "new": [*new.values()]}
-        if as_json:
-            print_json(content)
-        else:
-            print_table(("", ""), [(name, str(value)) for name, value in content.items()])
+        print_facts(content, as_json)
+        if not as_json:
             say(f"It would promise: {plain.guarantee}")
         return
     with app.open() as store:

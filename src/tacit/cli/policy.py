@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from tacit.cli import terminal
-from tacit.cli.terminal import asked, command, given, print_json, print_table, say
+from tacit.cli.terminal import asked, command, given, print_facts, print_json, print_table, say
 from tacit.privacy.errors import CorruptFile
 
 _File = Annotated[str, given("POLICY", "A published policy.")]
@@ -23,7 +23,7 @@ def _show(file: _File, as_json: terminal.Json = False) -> None:
         print_json(said)
         return
     promise = said.pop("guarantee", None)
-    print_table(("", ""), [(name, str(value)) for name, value in said.items()])
+    print_facts(said)
     say(str(Guarantee.from_dict(promise)) if promise else "No privacy: it promises nothing.")
 
 

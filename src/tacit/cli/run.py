@@ -12,17 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from tacit.cli import terminal
-from tacit.cli.terminal import (
-    amount,
-    asked,
-    command,
-    count,
-    flag,
-    given,
-    print_json,
-    print_table,
-    say,
-)
+from tacit.cli.terminal import asked, command, count, flag, given, print_json, print_table, say
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.validation import whole_number
 
@@ -313,7 +303,7 @@ def _plan(
     trial: Annotated[bool, flag("Few people with long histories, in place of --world.")] = False,
     people: Annotated[int, count("Of a trial.")] = 100,
     decisions: Annotated[int, count("Of each person.")] = 140,
-    effect: Annotated[float, amount("Of an action, in units of rewards.")] = 0.1,
+    effect: Annotated[float, terminal.amount("Of an action, in units of rewards.")] = 0.1,
     features: Annotated[int, count("Contexts with an effect of their own.")] = 8,
     looks: Annotated[int, count("Looks: the last of 1/4, 1/2 and 1.", 1)] = 3,
     as_json: terminal.Json = False,

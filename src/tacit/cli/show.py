@@ -77,9 +77,8 @@ def _world(name: str) -> dict[str, Any]:
     if Path(name).suffix.lower() not in registry.WORLD_FILES:
         entry = registry.world_entry(split(name)[0])
         found = _described(entry) | {"document": entry.document}
-        if name == "gym" or (
-            name == entry.name and None in [o["default"] for o in found["options"]]
-        ):
+        needs = None in [option["default"] for option in found["options"]]
+        if name == "gym" or (name == entry.name and needs):
             return found
     world = registry.build_world(name)
     sizes = {size: getattr(world.spec, size) for size in SIZES if hasattr(world.spec, size)}

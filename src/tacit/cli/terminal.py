@@ -175,6 +175,14 @@ def print_json(content: Mapping[str, Any]) -> None:
     typer.echo(json.dumps(content, indent=2, allow_nan=False))
 
 
+def print_facts(facts: Mapping[str, Any], as_json: bool = False) -> None:
+    """Prints names and values: as one object, or as a table."""
+    if as_json:
+        print_json(facts)
+    else:
+        print_table(("", ""), [(name, str(value)) for name, value in facts.items()])
+
+
 def say(text: str, *, as_it_is: bool = False) -> None:
     """Prints a paragraph, as wide as the terminal; or as it is, where it has its line breaks."""
     _print(text + "\n", soft_wrap=as_it_is)
