@@ -89,15 +89,6 @@ def load(target: str, name: str) -> Any:
         ) from error
 
 
-def fingerprint(text: str) -> str:
-    """The text itself, and the hash of the file that it names, if it names one."""
-    path = Path(split(text)[0].partition(".py:")[0] + ".py") if ".py:" in text else Path(text)
-    try:
-        return f"{text} {hashlib.sha256(path.read_bytes()).hexdigest()[:16]}"
-    except OSError:
-        return text
-
-
 @cache
 def _file(path: str) -> ModuleType:
     place = Path(path).resolve()
