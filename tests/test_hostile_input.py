@@ -1,7 +1,7 @@
 """Hostile input: the campaign's own generators, a few inputs per entry point, and known mistakes.
 
 The campaign is ``python -m research.hostile_campaign``; here its seeds are fixed, so a
-test fails always or never. More inputs are in ``test_hostile_slow.py``.
+test fails always or never.
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ from research.hostile.arguments import (
     junk,
     small_agents,
 )
-from research.hostile.fuzzing import EntryPoint, fuzz
+from research.hostile.fuzzing import HEADING, EntryPoint, fuzz
+from research.hostile_campaign import entry_points, main
 from tacit import InvalidArgument, LocalDP, registry
 from tacit.privacy.errors import TacitError
 from tacit.testing.recording import difference, snapshot
@@ -43,6 +44,19 @@ def _fast() -> list[EntryPoint]:
 @pytest.mark.parametrize("entry", _fast(), ids=lambda entry: entry.name)
 def test_nothing_breaks(entry: EntryPoint) -> None:
     assert fuzz(entry, EXAMPLES).broken == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("entry", entry_points(), ids=lambda entry: entry.name)
+def test_many_inputs_break_nothing(entry: EntryPoint) -> None:
+    assert fuzz(entry, 300, seed=1).broken == []
+
+
+def test_the_command_counts_nothing_broken(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--examples", "20", "--only", "Budget"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == HEADING
+    assert lines[1].split()[-1] == "0"
 
 
 # The campaign itself: what it must attack, and what it must see.

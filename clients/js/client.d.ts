@@ -7,6 +7,13 @@ export interface Receipt {
   [fact: string]: unknown;
 }
 
+export interface LateStep {
+  step: number;
+  state: number | string;
+  action: number | string;
+  user?: string;
+}
+
 export class Refused extends Error {
   readonly code: number;
   readonly content: Record<string, unknown>;
@@ -22,5 +29,10 @@ export class Client {
     actions: (number | string)[],
     rewards: (number | null)[],
     options?: { component?: number; event?: string },
+  ): Promise<Receipt>;
+  decide(event: string, values: LateStep & { probability?: number }): Promise<Receipt>;
+  outcome(
+    event: string,
+    values: { step: number; reward: number; next_state?: number | string; user?: string },
   ): Promise<Receipt>;
 }

@@ -105,6 +105,21 @@ export class Client {
     return this.#post("/v1/episodes", { ...about, states, actions, rewards, ...drawn });
   }
 
+  /** An action under that policy, whose reward comes later: step, state, action, perhaps probability. */
+  async decide(event, values) {
+    if (this.#policy === null) throw new Error("read the policy first: a decision says which it followed");
+    if (this.#ticket === "") return { status: "unasked", accepted: false, words: UNASKED };
+    this.#spent = true;
+    const { component } = this.#policy;
+    const drawn = component === undefined ? {} : { component };
+    return this.#post("/v1/decisions", { ...drawn, ...values, event, ticket: this.#ticket });
+  }
+
+  /** The reward of a step, whenever it is known, perhaps with next_state. */
+  outcome(event, values) {
+    return this.#post("/v1/outcomes", { ...values, event });
+  }
+
   async #post(path, body) {
     const answer = await this.#request(path, { "Content-Type": "application/json" }, JSON.stringify(body));
     const found = await content(answer);

@@ -128,6 +128,33 @@ def test_a_window_closes_what_is_not_complete(tmp_path: Path) -> None:
     assert ledger.verify(agent.store) == []
 
 
+@pytest.mark.parametrize("other", ["nothing", "odd values", "earlier"])
+def test_outcomes_decide_nothing_but_her_own_episode(tmp_path: Path, other: str) -> None:
+    """Whatever of her comes, and when: the same people pay, in the same blocks."""
+    found = []
+    for name in ("usual", other):
+        (folder := tmp_path / name).mkdir()
+        agent = make(folder, size=3)
+        tickets = [agent.intake.ticket() for _ in range(3)]
+        agent.decide("eve", "e", tickets[0], step=0, state=0, action=1)
+        if name == "earlier":
+            agent.outcome("eve", "e", step=0, reward=1.0, next_state=1)
+        for user, ticket in zip(("ann", "bob"), tickets[1:], strict=True):
+            comes(agent, user, ticket)
+        more = {"usual": (1.0, 1), "odd values": (np.inf, 10**30)}.get(name)
+        if more is not None:
+            agent.outcome("eve", "e", step=0, reward=more[0], next_state=more[1])
+        agent.intake.window = 0.0
+        while agent.step():
+            pass
+        later = agent.intake.ticket()
+        comes(agent, "cid", later)
+        with agent.store.read() as db:
+            rows = db.execute(sa.select(schema.people).order_by(schema.people.c.id)).all()
+        found.append([(row.block, row.pays, row.fate) for row in rows])
+    assert found[0] == found[1]
+
+
 def test_what_comes_while_a_block_is_summed_is_late(tmp_path: Path) -> None:
     agent = make(tmp_path, size=1)
     comes(agent, "ann", agent.intake.ticket(), ends=1)

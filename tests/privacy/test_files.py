@@ -70,15 +70,6 @@ def test_a_large_file_is_refused_before_it_is_read(tmp_path: Path, name: str) ->
 # What is parsed.
 
 
-def test_deep_texts_are_refused_by_all(tmp_path: Path) -> None:
-    deep = "[" * 30_000
-    for name in ("world.json", "world.toml", "result", "results"):
-        path = tmp_path / name
-        path.write_text(f"x = {deep}" if name.endswith("toml") else deep + "\n")
-        with pytest.raises(TacitError, match=name):
-            LOADERS[name](path)
-
-
 @pytest.mark.parametrize(
     "text",
     [

@@ -99,27 +99,6 @@ def test_the_search_finds_noise_in_floats() -> None:
         assert not next(events(one))[1].any()
 
 
-@pytest.mark.parametrize("privacy", MODELS, ids=str)
-@pytest.mark.parametrize("data", [ONE, ZERO])
-def test_real_reports_are_whole_steps(privacy: LocalDP, data: Block) -> None:
-    """Every report that a device sends, whatever it holds, is on the public grid."""
-    step = grid_step(COUNTS, privacy.norm)
-    sent = np.concatenate([report(COUNTS, data, privacy) for _ in range(50)])
-    assert whole_multiples(sent, step).all()
-    assert len(np.unique(sent)) > 50
-
-
-@pytest.mark.parametrize("seed", [None, 3], ids=["real", "simulated"])
-@pytest.mark.parametrize("delta", [1e-6, 0.0])
-def test_releases_are_whole_steps(delta: float, seed: int | None) -> None:
-    privacy, statistic = JointDP(1.0, delta), OneHotCounts(steps=1, cells=500)
-    curator = privacy.curator(noise_seed=seed)
-    for users in (3, 700):
-        curator.add(Block(users, {"cells": np.zeros((users, 1), dtype=np.int64)}))
-        values = curator.release(statistic)["counts"]
-        assert whole_multiples(values, grid_step(statistic, privacy.norm)).all()
-
-
 CELLS = 500
 RUNS = [40, pytest.param(2_000, marks=pytest.mark.slow, id="a million")]
 """How many releases of so many cells are made; a million draws in the slow suite."""

@@ -28,15 +28,24 @@ LOCAL = 'model = "local"'
 
 
 @pytest.mark.parametrize(
-    ("agent", "privacy"), [("ucbvi", ""), ("ucbvi", LOCAL), ("concurrent_psrl", "")]
+    ("agent", "privacy", "way"),
+    [
+        ("ucbvi", "", "whole"),
+        ("ucbvi", LOCAL, "whole"),
+        ("concurrent_psrl", "", "whole"),
+        ("ucbvi", "", "late"),
+        ("concurrent_psrl", "", "late"),
+    ],
 )
-def test_a_device_under_node_is_counted_once(tmp_path: Path, agent: str, privacy: str) -> None:
+def test_a_device_under_node_is_counted_once(
+    tmp_path: Path, agent: str, privacy: str, way: str
+) -> None:
     node = shutil.which("node")
     if node is None:
         pytest.skip("there is no node: the client in JavaScript was NOT tested")
     with running(make_app(tmp_path, agent=agent, size=3, privacy=privacy)) as run:
         done = subprocess.run(
-            [node, JS / "check_client.mjs", run.address, ",".join(map(signed, "abc"))],
+            [node, JS / "check_client.mjs", run.address, ",".join(map(signed, "abc")), way],
             capture_output=True,
             text=True,
             check=False,

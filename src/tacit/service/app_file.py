@@ -136,6 +136,7 @@ class App:
         if self.every and made.algorithm.counter != "blocks":
             raise InvalidArgument("[schedule] every: this agent's releases are planned by count")
         made.intake.every, made.intake.default_reward = self.every, self.default_reward
+        made.intake.window = float(self.serving.window)
         return made
 
     def newest(self, store: Any) -> str:

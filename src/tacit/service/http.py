@@ -73,7 +73,6 @@ class Service:
             warnings.simplefilter("ignore", TacitWarning)
             # One takes users in and serves; one computes, which may take long.
             self.agent, computes = app.agent(self.store), app.agent(self.store)
-        self.agent.intake.window = computes.intake.window = app.serving.window
         self.agents = [self.agent]  # the newest run first
         self.form, self.spec = form_of(self.agent), self.agent.spec
         self.requests, self.told = Counter[int](), Counter[str]()  # answers by code and by fate
@@ -132,8 +131,8 @@ class Service:
     def _look(self, last: Seen | None) -> Seen:
         run, problems = self.agent.run_row(), tuple(self.agent.problems())
         if last is not None and run.succeeded and self.app.successor:
-            self.agent, window = self.app.agent(self.store), self.agent.intake.window
-            self.agent.intake.window, run = window, self.agent.run_row()
+            self.agent = self.app.agent(self.store)
+            run = self.agent.run_row()
             self.agents.insert(0, self.agent)
         kept, report = (dict(last.policies), last.report) if last is not None else ({}, None)
         if run.version not in kept:

@@ -137,14 +137,14 @@ class Pages:
     def overview(self, who: Visitor) -> str:
         """Budget, users and values."""
         state = public_state(self.service.agent)
-        at, pays = versions.c.at, dict[int, tuple[float, float]]()
+        state["problem"] = state["problem"] or self.service.problem().removeprefix("stopped")
         columns = (
             state["monitoring"].get(name, []) for name in ("version", "return", "return_error")
         )
         pays = {v: (x, 2.0 * e) for v, x, e in zip(*columns, strict=True) if x is not None}
         query = select(events.c.fate, events.c.version, func.count())
         query = query.where(events.c.run == self._run).group_by(events.c.fate, events.c.version)
-        history = select(versions.c.version, at, versions.c.users).order_by(
+        history = select(versions.c.version, versions.c.at, versions.c.users).order_by(
             versions.c.version.desc()
         )
         with self.service.store.read() as db:
@@ -162,7 +162,7 @@ class Pages:
 
     def policies(self, who: Visitor) -> str:
         """All versions, what can be done with them, and what was."""
-        names = ("version", "users", "at", "etag", "seq")
+        names = ("version", "users", "at", "seq")
         shown = select(*(versions.c[name] for name in names)).where(versions.c.run == self._run)
         done = select(entries).where(entries.c.run == self._run, entries.c.event != "release")
         with self.service.store.read() as db:

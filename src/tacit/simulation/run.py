@@ -108,11 +108,11 @@ def run(
         raise InvalidArgument("users and privacy are for an agent of a text; this one has its own")
     _check(agent, world)
     begun, name = time.perf_counter(), str(getattr(agent, "name", type(agent).__name__))
-    known = partial(identity, world, agent, make)
+    known_as = partial(identity, world, agent, make)
     kinds = type(world), type(getattr(agent, "algorithm", agent))
     plain = all(kind.__module__.startswith("tacit.") for kind in kinds)
     # Code of yours may change meanwhile, and so may what it holds.
-    told = Digests(known) if plain and getattr(world, "exact", True) else known()
+    told = Digests(known_as) if plain and getattr(world, "exact", True) else known_as()
     labels = np.random.default_rng(np.random.SeedSequence([_LABELS, seed]))
     rng = np.random.default_rng(np.random.SeedSequence([_WORLD, seed]))
     # A spec that says something about single actions, or a policy that is given, names them.
