@@ -28,7 +28,7 @@ from tests.service.world import make_app, reads
 STATES, ACTIONS, H = ["new", "idle", "busy"], ["wait", "ask"], 3
 PAYS = np.array([[0.3, 0.4], [0.2, 0.9], [0.5, 0.05]])  # by state and action
 IDLE = np.array([[0.5, 0.6], [0.3, 0.7], [0.5, 0.1]])  # chance to be idle next, else busy
-NEVER, LOST = 0.02, 0.03  # outcomes that never come, and people who never act
+NEVER, LOST = 0.01, 0.03  # outcomes that never come, and people who never act
 BLOCK = 40
 LATE = '[late]\ndefault_reward = 0.0\n[schedule]\nevery = "1 day"'
 
@@ -175,7 +175,7 @@ def plenty(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.filterwarnings("ignore::tacit.TacitWarning")
 def test_nobody_is_in_vain_over_http(tmp_path: Path) -> None:
-    story_over_http(tmp_path, 6 * BLOCK, seed=0)
+    story_over_http(tmp_path, 5 * BLOCK, seed=0)
 
 
 @pytest.mark.slow

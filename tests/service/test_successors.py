@@ -44,6 +44,7 @@ def test_a_run_goes_on_past_its_users(tmp_path: Path) -> None:
     with running(app) as run:  # and after a restart
         device = run.client()
         assert run.service.agent.run_name == "run+"
+        assert device.post("/v1/episodes", body)["status"] == "counted"
         reads(device)
         assert device._ticket.startswith("2.0."), "places that were lost were taken"
     with closing(sqlite3.connect(tmp_path / "app.db")) as db:

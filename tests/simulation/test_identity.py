@@ -16,6 +16,7 @@ import tacit
 from tacit import InvalidArgument, imports
 from tacit.simulation import identity
 from tacit.simulation.identity import agent_digest, world_digest
+from tacit.simulation.plots import plot_results
 from tacit.simulation.result import Digests
 from tacit.simulation.sweep import sweep
 from tacit.simulation.tables import merged
@@ -127,9 +128,7 @@ def test_an_edited_world_file_is_another_world(here):
     assert [len(runs) for runs in both.values()] == [1, 1]
     assert all(", world " in label for label in both)
     with pytest.raises(InvalidArgument, match="differ in world digest"):
-        tacit.simulation.plots.plot_results(
-            {"a": [run for runs in (*first.values(), *second.values()) for run in runs]}
-        )
+        plot_results({"a": [run for runs in (*first.values(), *second.values()) for run in runs]})
 
 
 def test_an_edited_module_that_an_agent_imports_is_another_agent(here):
@@ -242,7 +241,7 @@ def test_what_is_told_of_another_kind_of_run():
     ]
     for pair in ([one, other], [one, more]):
         with pytest.raises(InvalidArgument, match="merged keeps them apart"):
-            tacit.simulation.plots.plot_results({"a": pair})
+            plot_results({"a": pair})
 
 
 def test_functions_of_one_name_and_slots_are_content():

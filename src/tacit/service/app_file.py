@@ -131,7 +131,7 @@ class App:
         else:
             options = {**self.choice.options, "schedule": self.schedule, "name": self.name}
             if self.successor and opened:
-                options["name"] = self.newest(opened)
+                options["name"] = self.chain(opened)[0]
             made = self.choice.make(self.spec, self.users, self.privacy, **options, store=opened)
         if self.every and made.algorithm.counter != "blocks":
             raise InvalidArgument("[schedule] every: this agent's releases are planned by count")
@@ -139,10 +139,10 @@ class App:
         made.intake.window = float(self.serving.window)
         return made
 
-    def newest(self, store: Any) -> str:
-        """Name of the run that goes on now."""
+    def chain(self, store: Any) -> list[str]:
+        """Names of its runs, the newest first."""
         with store.read() as db:
-            return runs.newest(db, self.name) if self.successor else self.name
+            return runs.chain(db, self.name) if self.successor else [self.name]
 
     def heir(self, agent: Agent) -> Agent:
         """The successor of a run, for as many users; made, if it is not there."""

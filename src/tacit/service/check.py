@@ -41,7 +41,7 @@ def checked(app: App) -> list[tuple[str, bool, str]]:
                 look("mode", _mode, app)
             look("tokens", _tokens, app, store)
             with store.read() as db:
-                run = runs.find(db, runs.newest(db, app.name) if app.successor else app.name)
+                run = runs.find(db, runs.chain(db, app.name)[0] if app.successor else app.name)
             if run is not None:
                 look("arguments", _arguments, app, run)
                 look("ledger", _ledger, store)

@@ -15,7 +15,7 @@ import time
 import warnings
 from collections import Counter, OrderedDict
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from fastapi import FastAPI, HTTPException, Request
@@ -73,7 +73,8 @@ class Service:
             warnings.simplefilter("ignore", TacitWarning)
             # One takes users in and serves; one computes, which may take long.
             self.agent, computes = app.agent(self.store), app.agent(self.store)
-        self.agents = [self.agent]  # the newest run first
+        old = (replace(app, name=each, successor=False) for each in app.chain(self.store)[1:])
+        self.agents = [self.agent, *(each.agent(self.store) for each in old)]  # the newest first
         self.form, self.spec = form_of(self.agent), self.agent.spec
         self.requests, self.told = Counter[int](), Counter[str]()  # answers by code and by fate
         self.answers = Counter[str]()  # by fate, to people's own tokens

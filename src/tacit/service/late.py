@@ -1,7 +1,6 @@
 """``/v1/decisions`` and ``/v1/outcomes``: rewards that are known hours or days after an action.
 
-Both are answered as episodes are, and idempotent by event and step. The ticket of a decision says
-version and block of its episode: when an outcome comes decides nothing.
+Both are answered as episodes are. When an outcome comes decides nothing but its episode.
 """
 
 from __future__ import annotations
@@ -38,10 +37,7 @@ def add(app: FastAPI, service: Service) -> None:
 
 
 def mistake(form: Form, body: Mapping[str, Any], kind: str) -> str:
-    """Mistake in the form of a request, in words; empty if there is none.
-
-    Steps, versions, and that there is a component are public; values are not.
-    """
+    """Mistake in the public form of a request, in words; empty if there is none."""
     needed = ("state", "action") if kind == "decision" else ("reward",)
     if missing := [name for name in needed if name not in body]:
         return f"{missing[0]} is missing"

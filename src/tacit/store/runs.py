@@ -85,11 +85,12 @@ def find(db: sa.Connection, name: str) -> Any:
     return _plain(runs, rows_of(db, runs, run=name).first())
 
 
-def newest(db: sa.Connection, name: str) -> str:
-    """Name of the last of the runs that go on from a run."""
-    while (heir := db.scalar(select(runs.c.run).where(runs.c.predecessor == name))) is not None:
-        name = heir
-    return name
+def chain(db: sa.Connection, name: str) -> list[str]:
+    """Names of a run and of those that go on from it, the newest first."""
+    found = [name]
+    while heir := db.scalar(select(runs.c.run).where(runs.c.predecessor == found[0])):
+        found.insert(0, heir)
+    return found
 
 
 def block_of(db: sa.Connection, name: str, block: int) -> Any:
