@@ -11,7 +11,6 @@ import pytest
 
 import tacit
 from tacit import InvalidArgument, registry
-from tacit.simulation.sweep import fingerprint
 from tacit.tabular import load_world
 from tests.cli.calls import BUDGET, call, content, entry, one_line
 
@@ -68,16 +67,6 @@ def test_the_current_folder_is_on_the_path(here):
     for name in ("mine_of_this_test.coins", "mine_of_this_test.py:coins"):
         shown = content(call("show", "world", f"{name}:best=0.5", "--json"))
         assert shown["optimal_value"] == 0.5
-
-
-def test_a_store_knows_a_file_by_its_content(here):
-    file = here / "mine.py"
-    file.write_text("a = 1\n")
-    first = fingerprint("mine.py:a:b=1")
-    assert first.startswith("mine.py:a:b=1 ")
-    file.write_text("a = 2\n")
-    assert fingerprint("mine.py:a:b=1") != first
-    assert fingerprint("riverswim") == "riverswim"
 
 
 # Files name what is registered; nothing else is imported, and nothing of it is run.

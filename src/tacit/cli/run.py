@@ -6,7 +6,7 @@ import math
 import os
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -64,7 +64,8 @@ def _run(
         line.choice = line.choice.settled(built.spec, line.privacy)
         made = line.choice.build(built.spec, declared, line.privacy)
         line.why = str(getattr(made, "why", ""))
-        jobs += [Job(place, line.choice, line.privacy, declared, s, line.label) for s in runs]
+        job = Job(place, line.choice, line.privacy, declared, seed, line.label).identified(built)
+        jobs += [replace(job, seed=one) for one in runs]
     if len(jobs) == 1:
         results = {jobs[0].line: [jobs[0].run(progress=True)]}
     else:

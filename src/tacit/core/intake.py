@@ -189,7 +189,8 @@ class EpisodeIntake:
             came = self._new(view.row, self._named(data, ids, events))
             self._check_open(view.row)
             on_policy = view.on_policy and not data.aggregate
-            taught = came.only(self._teaching(view, came.rows)) if on_policy else came
+            asked = on_policy and self.users_taken(view.row) < self.run.algorithm.users
+            taught = came.only(self._teaching(view, came.rows)) if asked else came
             arrivals = self._with_places(view.row, taught)
             data = with_component(arrivals.rows, view.checkpoint.plan.policy, on_policy)
             arrivals = arrivals._replace(rows=data)

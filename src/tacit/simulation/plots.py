@@ -20,6 +20,7 @@ import numpy as np
 
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.validation import Floats
+from tacit.simulation.tables import check_line
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -98,14 +99,17 @@ def plot_results(
     ending = ".png" if path is None else os.path.splitext(path)[1].lower()
     if ending not in FORMATS:
         raise InvalidArgument(f"{os.fspath(path or '')!r} must end in {', '.join(FORMATS)}")
-    groups: dict[str, dict[str, list[Result]]] = {}
+    groups: dict[tuple[str, str], dict[str, list[Result]]] = {}
     for label, several in results.items():
         for run in several:
-            group = groups.setdefault(run.world if by_world else "", {})
+            place = (run.world, run.identity.get("world", "")) if by_world else ("", "")
+            group = groups.setdefault(place, {})
             group.setdefault(label, []).append(run)
     worlds = sorted({run.world for run in runs})
     shown = title or (worlds[0] if len(worlds) == 1 else f"{len(worlds)} worlds")
     lines = [several for group in groups.values() for several in group.values()]
+    for label, several in (line for group in groups.values() for line in group.items()):
+        check_line(several, label)
     from matplotlib import style
 
     with style.context([STYLE, {"svg.hashsalt": "tacit"}]):
@@ -113,7 +117,9 @@ def plot_results(
         figure.suptitle(shown, x=0.012, ha="left", fontsize=14, weight="bold")
         figure.supxlabel(_caption(lines), x=0.012, ha="left", fontsize=10)
         panels = figure.subplots(len(groups), 2, squeeze=False)
-        for (world, group), (left, right) in zip(groups.items(), panels, strict=True):
+        names = [world for world, _ in groups]
+        for ((world, digest), group), (left, right) in zip(groups.items(), panels, strict=True):
+            world += f" [{digest[:6]}]" if names.count(world) > 1 else ""
             where = f"{world}: " if len(groups) > 1 else ""
             _draw_regrets(left, group, where)
             right.set(title="Value of the policy that serves users")

@@ -13,8 +13,10 @@ from __future__ import annotations
 
 import math
 import os
+import secrets
 import textwrap
-from collections.abc import Iterable, Mapping, Sequence
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import NoneType
 from typing import Any, TypeAlias
@@ -23,7 +25,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from tacit.privacy.budget import Guarantee
-from tacit.privacy.errors import CorruptFile, InvalidArgument
+from tacit.privacy.errors import CorruptFile, InvalidArgument, TacitWarning
 from tacit.privacy.files import MALFORMED, only_numbers
 from tacit.privacy.validation import instance_of, whole_number
 
@@ -82,6 +84,35 @@ def greedy_users_to_90(served: ArrayLike, losses: ArrayLike) -> int | None:
     return int(ends[first]) if first < len(ends) else None
 
 
+class Digests(Mapping[str, str]):
+    """Digests that are made when they are first looked at; it is pickled as a plain dict."""
+
+    def __init__(self, make: Callable[[], Mapping[str, str]]) -> None:
+        self._make, self._known = make, dict[str, str]()
+
+    def _all(self) -> dict[str, str]:
+        if not self._known:
+            try:
+                self._known = dict(self._make())
+            except InvalidArgument as error:  # a run that was made is not lost
+                warnings.warn(f"the run is like no other: {error}", TacitWarning, stacklevel=3)
+                self._known = dict.fromkeys(("world", "agent"), secrets.token_hex(8))
+            del self._make  # and with it the agent
+        return self._known
+
+    def __getitem__(self, name: str) -> str:
+        return self._all()[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._all())
+
+    def __len__(self) -> int:
+        return len(self._all())
+
+    def __reduce__(self) -> Any:
+        return dict, (self._all(),)
+
+
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class Result:
     """One run of one agent in one simulated world.
@@ -100,6 +131,7 @@ class Result:
         reference_value: the zero point of losses.
         guarantee: what was proven for the users, or ``None``.
         seconds: where the time went; not part of what is reproducible.
+        identity: digests of ``world``, ``agent`` and ``code``, and the options that were set.
 
     >>> result = Result(
     ...     agent="toy", world="coin", privacy="NonPrivate()", seed=0, served=[0, 10, 100],
@@ -125,11 +157,13 @@ class Result:
     reference_value: float
     guarantee: Guarantee | None = None
     seconds: Mapping[str, float] = field(default_factory=dict)
+    identity: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         for name in ("agent", "world", "privacy"):
             instance_of(name, getattr(self, name), str)
         instance_of("guarantee", self.guarantee, (Guarantee, NoneType))
+        instance_of("identity", self.identity, Mapping)
         fixed: dict[str, Any] = {"served": _served(self.served)}
         fixed["seed"] = whole_number("seed", self.seed, least=0)
         for name in ("values", "greedy_values"):
@@ -269,6 +303,7 @@ class Result:
             "optimal_value": or_none(self.optimal_value),
             "guarantee": None if self.guarantee is None else self.guarantee.to_dict(),
             "seconds": dict(self.seconds),
+            "identity": dict(self.identity),
             "summary": self.summary,
         }
 
@@ -283,6 +318,9 @@ class Result:
         fields = {name: values[name] for name in cls.__dataclass_fields__}
         if not all(only_numbers(fields[name]) for name in ("served", "values", "greedy_values")):
             raise CorruptFile("a result holds values that are no numbers")
+        told = fields["identity"]
+        if not isinstance(told, dict) or not all(isinstance(one, str) for one in told.values()):
+            raise CorruptFile("a result's identity must be texts")
         if fields["guarantee"] is not None:
             fields["guarantee"] = Guarantee.from_dict(fields["guarantee"])
         try:

@@ -32,7 +32,8 @@ from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.models import Privacy
 from tacit.privacy.statistic import Block, StreamedBlock
 from tacit.privacy.validation import flag, whole_number
-from tacit.simulation.result import WORLD_VALUES, Result
+from tacit.simulation.identity import identity
+from tacit.simulation.result import WORLD_VALUES, Digests, Result
 
 LOGGER = logging.getLogger("tacit")
 LOGGER.addHandler(logging.NullHandler())
@@ -100,13 +101,18 @@ def run(
     (-13.0, 'ucbvi')
     """
     whole_number("seed", seed, least=0)
-    world = _the_world(world)
+    world, make = _the_world(world), None
     if isinstance(agent, str):
-        agent = _made(agent, world, seed, users, privacy)
+        agent, make = _made(agent, world, seed, users, privacy)
     elif users is not None or privacy is not None:
         raise InvalidArgument("users and privacy are for an agent of a text; this one has its own")
     _check(agent, world)
     begun, name = time.perf_counter(), str(getattr(agent, "name", type(agent).__name__))
+    known_as = partial(identity, world, agent, make)
+    kinds = type(world), type(getattr(agent, "algorithm", agent))
+    plain = all(kind.__module__.startswith("tacit.") for kind in kinds)
+    # Code of yours may change meanwhile, and so may what it holds.
+    told = Digests(known_as) if plain and getattr(world, "exact", True) else known_as()
     labels = np.random.default_rng(np.random.SeedSequence([_LABELS, seed]))
     rng = np.random.default_rng(np.random.SeedSequence([_WORLD, seed]))
     # A spec that says something about single actions, or a policy that is given, names them.
@@ -168,6 +174,7 @@ def run(
         **{name: getattr(world, name) for name in WORLD_VALUES},
         guarantee=agent.guarantee,
         seconds={"total": time.perf_counter() - begun} | spent,
+        identity=told,
     )
 
 
@@ -223,7 +230,7 @@ def _check(agent: Any, world: World) -> None:
 
 
 def _made(text: str, world: World, seed: int, users: int | None, privacy: Privacy | None) -> Any:
-    """The agent of a text, as the command line makes it."""
+    """The agent of a text, as the command line makes it, and its constructor."""
     from tacit.registry import choose_agent
 
     if privacy is None:
@@ -232,7 +239,8 @@ def _made(text: str, world: World, seed: int, users: int | None, privacy: Privac
     choice = choose_agent(text)
     if choice.budget:
         raise InvalidArgument(f"{text!r} has a budget, and so has privacy={privacy!r}")
-    return choice.settled(world.spec, privacy).build(world.spec, declared, privacy, seed)
+    choice = choice.settled(world.spec, privacy)
+    return choice.build(world.spec, declared, privacy, seed), choice.make
 
 
 def require(name: str, value: object, what: str, *needed: str) -> None:

@@ -13,20 +13,20 @@ import itertools
 import json
 import os
 import pickle
+from collections import defaultdict
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from concurrent.futures import Executor, as_completed
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any, TypeAlias, TypeVar
 
 from tacit.core.world import World
-from tacit.imports import split
 from tacit.privacy.errors import CorruptFile, InvalidArgument, TacitError
 from tacit.privacy.models import Privacy
 from tacit.privacy.validation import whole_number
 from tacit.registry import AgentChoice, build_world, choose_agent
+from tacit.simulation import identity
 from tacit.simulation.result import Result
 from tacit.simulation.run import noise_seed, progress_bar, run
 from tacit.simulation.tables import frame, privacy_dict, privacy_words, rows, save_results
@@ -60,6 +60,7 @@ class Job:
     users: int
     seed: int
     label: str = ""  # of the line it belongs to; agent and budget by default
+    digests: tuple[str, ...] = ()  # of world, agent, and files of yours
 
     @property
     def line(self) -> str:
@@ -69,19 +70,38 @@ class Job:
     @property
     def description(self) -> dict[str, Any]:
         """All that its result depends on, as plain values."""
+        world, agent, _ = self.digests or self.identified().digests
         return {
-            "world": fingerprint(self.world),
-            "agent": fingerprint(self.agent),
+            "world": f"{_name(self.world)} {world}",
+            "agent": f"{_name(self.agent)} {agent}",
             "privacy": privacy_dict(self.privacy) | {"model_words": repr(self.privacy)},
             "users": self.users,
             "seed": self.seed,
-            "tacit": version("tacit"),
+            "tacit": identity.code_version(),
         }
+
+    def identified(self, world: World | None = None, agent: Any = None) -> Job:
+        """The same, with the digests of its world and agent: both are made, or given."""
+        world = _built(self.world) if world is None else world
+        agent = self.build(world) if agent is None else agent
+        choice = choose_agent(self.agent) if isinstance(self.agent, str) else self.agent
+        make = choice.make if isinstance(choice, AgentChoice) else choice
+        files = identity.sources_digest(make, type(agent), type(world), self.world)
+        found = identity.world_digest(world), identity.agent_digest(agent, make), files
+        return replace(self, digests=found)
 
     def run(self, progress: bool = False) -> Result:
         """Runs it, here."""
         world = _built(self.world)
-        return run(self.build(world), world, self.seed, progress)
+        agent = self.build(world)
+        here = self.identified(world, agent).digests
+        known = self.digests or here
+        # Another process has read its files anew.
+        edited = isinstance(self.world, str) and here[0] != known[0]
+        if edited or here[2] != known[2]:
+            raise InvalidArgument("files are not those here that the sweep was begun with")
+        result = run(agent, world, self.seed, progress)
+        return replace(result, identity=identity.facts(known, agent))
 
     def build(self, world: World) -> Any:
         """Its agent; the noise is simulated."""
@@ -117,18 +137,29 @@ class Sweep:
 
     @property
     def worlds(self) -> list[str]:
-        """Their names, in the order of the jobs."""
-        return list(dict.fromkeys(_name(job.world) for job in self.jobs))
+        """Their names, in the order of the jobs; with a digest where two have one name."""
+        return list(dict.fromkeys(world for world, _ in self._names()))
+
+    def _names(self) -> list[tuple[str, str]]:
+        """World and line of each job; what has another's name, and not its content, has more."""
+        told, found = defaultdict[Any, set[str]](set), list[tuple[str, str]]()
+        named = [(_name(job.world), job.line, *(job.digests or ("", ""))[:2]) for job in self.jobs]
+        for world, line, place, agent in named:
+            told[world].add(place)
+            told[world, place, line].add(agent)
+        for world, line, place, agent in named:
+            line += f" [{agent[:6]}]" if len(told[world, place, line]) > 1 else ""
+            found.append((world + (f" [{place[:6]}]" if len(told[world]) > 1 else ""), line))
+        return found
 
     def labelled(self, world: str | None = None) -> dict[str, list[Result]]:
         """Results by agent and budget, of one world or of all; then its name comes first."""
         found: dict[str, list[Result]] = {}
-        several = world is None and len(self.worlds) > 1
+        several, names = world is None and len(self.worlds) > 1, self._names()
         for place, result in self.results.items():
-            job = self.jobs[place]
-            if world in (None, _name(job.world)):
-                label = f"{_name(job.world)}: {job.line}" if several else job.line
-                found.setdefault(label, []).append(result)
+            at, line = names[place]
+            if world in (None, at):
+                found.setdefault(f"{at}: {line}" if several else line, []).append(result)
         return found
 
     def table(self, world: str) -> list[tuple[str, ...]]:
@@ -147,9 +178,9 @@ class Sweep:
         """A row per world; see :func:`tacit.simulation.plots.plot_results`."""
         from tacit.simulation.plots import plot_results
 
-        lines: dict[str, list[Result]] = {}
+        lines, names = dict[str, list[Result]](), self._names()
         for place, result in self.results.items():
-            lines.setdefault(self.jobs[place].line, []).append(result)
+            lines.setdefault(names[place][1], []).append(result)
         return plot_results(lines, path, by_world=True)
 
 
@@ -182,8 +213,7 @@ def sweep(
         users: of every run.
         seeds: of every agent; a seed means the same in ``tacit run``.
         folder: where results are kept, each under the hash of all that it depends on, and looked
-            for first. Code that is named and not passed is known by its name alone, so after a
-            change of it take another folder.
+            for first: tables of a world, options, and code of yours with all that it imports.
         executor: who runs the jobs: any of ``concurrent.futures``, or a Dask client's
             ``get_executor()``. Processes by default, also from a notebook.
         workers: processes, without an executor; 1 runs everything here.
@@ -195,10 +225,9 @@ def sweep(
     """
     users, workers = whole_number("users", users), whole_number("workers", workers)
     lines = itertools.product(worlds, agents, budgets, seed_list(seeds))
-    jobs = tuple(Job(world, agent, budget, users, seed) for world, agent, budget, seed in lines)
+    jobs = _identified([Job(world, agent, one, users, seed) for world, agent, one, seed in lines])
     if not jobs:
         raise InvalidArgument("worlds, agents, budgets and seeds must not be empty")
-    _check(jobs)
     results: dict[int, Result] = {}
     if folder is not None:
         if os.path.exists(folder) and not os.path.isdir(folder):
@@ -278,15 +307,18 @@ def seed_list(seeds: Iterable[int]) -> list[int]:
     return [whole_number("seeds", seed, least=0) for seed in found]
 
 
-def _check(jobs: Sequence[Job]) -> None:
-    """Makes every agent once: a mistake in the last of them must not cost the time of the rest."""
-    built: dict[str, World] = {}
+def _identified(jobs: Sequence[Job]) -> list[Job]:
+    """Jobs with digests; a mistake in the last of them must not cost the time of the rest."""
+    built, known, found = dict[int, World](), dict[Any, Job](), list[Job]()
     for job in jobs:
-        if job.seed == jobs[0].seed:
-            key = fingerprint(job.world)
-            if key not in built:
-                built[key] = _built(job.world)
-            job.build(built[key])
+        at = id(job.world)
+        key = at, id(job.agent), repr(job.privacy)
+        if at not in built:
+            built[at] = _built(job.world)
+        if key not in known:
+            known[key] = job.identified(built[at])
+        found.append(replace(job, digests=known[key].digests))
+    return found
 
 
 def _built(world: WorldLike) -> World:
@@ -309,19 +341,6 @@ def _name(what: Any) -> str:
         return what if isinstance(what, str) else what.text
     named = getattr(what, "algorithm", what)  # a constructor is called as its algorithm
     return str(getattr(named, "name", None) or getattr(what, "__name__", None) or repr(what))
-
-
-def fingerprint(what: Any) -> str:
-    """Key of a kept result: a text and the hash of the file it names, or the hash of a function."""
-    if isinstance(what, str):
-        path = Path(split(what)[0].partition(".py:")[0] + ".py") if ".py:" in what else Path(what)
-        try:
-            return f"{what} {hashlib.sha256(path.read_bytes()).hexdigest()[:16]}"
-        except OSError:
-            return what
-    import cloudpickle
-
-    return f"{_name(what)} {hashlib.sha256(cloudpickle.dumps(what)).hexdigest()[:16]}"
 
 
 def outcomes(

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import hashlib
-import itertools
 import json
 import math
 import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias
+
+import numpy as np
 
 from tacit.privacy.errors import CorruptFile, InvalidArgument, MissingExtra
 from tacit.privacy.files import MALFORMED, parse_json, read_file, write_atomic
@@ -17,7 +18,8 @@ from tacit.simulation.result import Result, median, users_words
 
 Labelled: TypeAlias = Mapping[str, Sequence[Result]]
 
-_FORMAT, _VERSION = "tacit-runs", 1
+_FORMAT, _VERSION = "tacit-runs", 2
+_EVERYWHERE = ("agent", "privacy", "code")  # the same for a line on every world
 _MEDIANS = ("users_to_90", "greedy_users_to_90", "score", "greedy_score")
 _RUN = (
     *("regret", "users_to_90", "greedy_users_to_90", "served_value", "final_value", "score"),
@@ -125,6 +127,8 @@ def frame(results: Labelled) -> Any:
     parts = [
         {"label": label}
         | {name: getattr(run, name) for name in named}
+        | {f"{name}_digest": run.identity.get(name) for name in ("world", "agent")}
+        | {name: run.identity.get(name) for name in ("options", "code")}
         | {"release": range(len(run.served))}
         | {name: getattr(run, attribute) for name, attribute in arrays.items()}
         for label, several in results.items()
@@ -173,18 +177,64 @@ def load_results(path: str | os.PathLike[str]) -> dict[str, list[Result]]:
 def merged(parts: Sequence[Labelled]) -> dict[str, list[Result]]:
     """Several files' results together, by label; a run that is there twice counts once.
 
-    Runs of other agents or budgets are never one line: where files have them under one label, what
-    tells them apart stands behind it.
+    Runs of another agent, code, budget or number of users, or of a world with the same name and
+    other content, are never one line: what tells them apart stands behind their label.
     """
-    whole: dict[str, dict[tuple[str, str], list[Result]]] = {}
+    kinds: dict[str, list[tuple[dict[str, Any], list[Result]]]] = {}
     for part in parts:
         for label, several in part.items():
             for run in several:
-                runs = whole.setdefault(label, {}).setdefault((run.agent, run.privacy), [])
-                runs += [run] if run not in runs else []
+                kind = _kind(run)
+                known = kinds.setdefault(label, [])
+                runs = next((runs for other, runs in known if other == kind), None)
+                if runs is None:
+                    known.append((kind, runs := []))
+                twice = [other for other in runs if other.seed == run.seed]
+                if any(not np.array_equal(run.values, other.values) for other in twice):
+                    raise InvalidArgument(f"{run!r} is there twice, with different values")
+                runs += [] if twice else [run]
     found: dict[str, list[Result]] = {}
-    for label, kinds in whole.items():
-        apart = [len(set(words)) > 1 for words in zip(*kinds, strict=True)]
-        for kind, runs in kinds.items():
-            found[", ".join((label, *itertools.compress(kind, apart)))] = runs
+    for label, known in kinds.items():
+        for kind, runs in known:
+            told = _told_apart(kind, [other for other, _ in known])
+            found.setdefault(", ".join((label, *told)), []).extend(runs)
     return found
+
+
+def _told_apart(kind: Mapping[str, Any], kinds: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Words for facts in which one kind of runs differs from others of its label."""
+    words = list[str]()
+    # On another world digests always differ, and users and options may.
+    alike = [other for other in kinds if other["on"] == kind["on"]]
+    for name, value in kind.items():
+        others = {other[name] for other in (kinds if name in _EVERYWHERE else alike)} - {value}
+        if name.endswith("digest"):
+            words += [f"{name.split()[0]} {value[:6]}"] if others and not words else []
+        elif others and name != "on":
+            words.append(str(value) if name in _EVERYWHERE else f"{name} {value or 'as usual'}")
+    return words
+
+
+def _kind(run: Result) -> dict[str, Any]:
+    """Facts that runs of one line share on one world."""
+    known = {name: run.identity.get(name, "") for name in ("options", "code")}
+    known |= {f"{name} digest": run.identity.get(name, "") for name in ("world", "agent")}
+    agent = {"agent": run.agent, "privacy": run.privacy, "users": run.users}
+    return {"on": run.world, **agent, **known}
+
+
+def check_line(results: Sequence[Result], label: str) -> None:
+    """Refuses runs that are not of one agent, with its options, code, budget and users."""
+    first: dict[str, dict[str, Any]] = {}
+    for run in results:
+        kind = _kind(run)
+        known = first.setdefault(run.world, kind)
+        # Options may be settled by the world.
+        if wrong := [name for name in kind if kind[name] != known[name]]:
+            raise InvalidArgument(
+                f"runs of {label!r} on {run.world} differ in {wrong[0]}: {known[wrong[0]]!r} and "
+                f"{kind[wrong[0]]!r}; tacit.simulation.tables.merged keeps them apart"
+            )
+    for name in _EVERYWHERE:
+        if len(found := {str(kind[name]) for kind in first.values()}) > 1:
+            raise InvalidArgument(f"runs of {label!r} differ in {name}: {sorted(found)}")
