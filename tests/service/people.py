@@ -19,7 +19,7 @@ ISSUER = f'jwks = "people.json"\naudience = "{AUDIENCE}"\nperson_rate = 1000000'
 
 def public(key: Any = KEY, kid: str = "one") -> dict[str, Any]:
     """A key as a JWKS has it."""
-    return json.loads(jwt.algorithms.OKPAlgorithm.to_jwk(key.public_key())) | {"kid": kid}
+    return {**json.loads(jwt.algorithms.OKPAlgorithm.to_jwk(key.public_key())), "kid": kid}
 
 
 def signed(user: str, key: Any = KEY, kid: str = "one", alg: str = "EdDSA", **more: Any) -> str:
