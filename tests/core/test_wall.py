@@ -88,7 +88,8 @@ def _filled(cell: Any) -> bool:
 def raw_in(found: list[Any], data: Any, ids: list[int]) -> list[str]:
     """What of the data or of the ids is among the objects."""
     marks = np.unique(np.concatenate([np.ravel(a) for a in _floats(data)]))
-    marks = marks[marks * 1024.0 % 1.0 != 0.0]  # one half, say, is everybody's
+    # One half, and the ends of a trial's chances, are everybody's.
+    marks = marks[np.abs(marks * 1000.0 - np.round(marks * 1000.0)) > 1e-6]
     texts = {str(i) for i in ids}
     leaks = []
     for thing in found:
