@@ -323,3 +323,17 @@ def test_devices_of_a_local_block_are_all_asked_the_same() -> None:
         assert agent.step()
         sent += len(places)
         assert (agent.served, agent.policy.version) == (sent, version + 1)
+
+
+def test_people_who_come_back_have_names_where_blocks_must_be_apart() -> None:
+    """The guarantee counts one row of a person for each block: without names nothing says so."""
+    world = tacit.tabular.riverswim(3, 4)
+    twice = tacit.JointDP(1.0, 1e-6, episodes_per_user=2, disjoint=True)
+    real = tacit.UCBVI(world.spec, 40, twice, schedule="fixed:size=20")
+    data = world.simulate(real.policy, 20, np.random.default_rng(0))
+    with pytest.raises(tacit.InvalidArgument, match="user_ids"):
+        real.learn(data)
+    assert real.taken == 0
+    assert real.learn(data, [f"p{i}" for i in range(20)]).counted == 20
+    simulated = tacit.UCBVI(world.spec, 40, twice, schedule="fixed:size=20", noise_seed=0)
+    assert simulated.learn(data).counted == 20

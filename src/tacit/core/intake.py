@@ -249,6 +249,9 @@ class EpisodeIntake:
     def _named(self, data: Block, ids: Ids, events: Sequence[str] | None) -> Arrivals:
         """A call's users, by the hashes of their names and events, where they have any."""
         names, keys, hashed = list[str](), list[str](), self.run.store.pseudonyms
+        real = ids is None and not self.run.curator.source.simulation
+        if real and self.run.algorithm.privacy.separate_blocks:
+            raise InvalidArgument("that nobody is in a block twice is seen by user_ids: give them")
         if ids is not None:
             row_ids(ids, data.users)
             names = hashed(ids)
