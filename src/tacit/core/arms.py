@@ -121,7 +121,6 @@ class ArmReturns(Statistic):
     radius: float
     version: int
     arms: int = len(ARMS)
-    _adds_bounded = True  # every g that is added is in [-1, 1]
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "name", "arm returns")
@@ -139,8 +138,8 @@ class ArmReturns(Statistic):
         """L1 sensitivity; the class has the proof."""
         return ball(2.0, relation)
 
-    def _users(self, block: Block) -> tuple[Ints, Floats]:
-        """Arms of users, -1 for none, and their g."""
+    def vectors(self, block: Block) -> Floats:
+        """One row per user."""
         rewards, most = as_numbers("rewards", block["rewards"]), 1e150
         paid = np.clip(np.where(np.isnan(rewards), 0.0, rewards), -most, most)
         if "lengths" in block.arrays:
@@ -148,21 +147,9 @@ class ArmReturns(Statistic):
             paid = np.where(np.arange(paid.shape[1]) < ended[:, np.newaxis], paid, 0.0)
         g = np.clip((paid.sum(axis=1) - self.centre) / self.radius, -1.0, 1.0)
         followed = read_codes(block, "versions", (block.users,)) == self.version
-        return np.where(followed, _looked_up(block, self.arm_of), -1), g
-
-    def vectors(self, block: Block) -> Floats:
-        """One row per user."""
-        arms, g = self._users(block)
+        arms = np.where(followed, _looked_up(block, self.arm_of), -1)
         sums = (arms[:, np.newaxis] == np.arange(self.arms)) * g[:, np.newaxis]
         return self.layout.pack({"sums": sums, "squares": sums**2}, users=block.users)
-
-    def total(self, block: Block) -> Floats:
-        """The same, summed by arm."""
-        if type(block) is not Block or block.aggregate:
-            return super().total(block)
-        arms, g = self._users(block)
-        sums = [np.bincount(arms + 1, x, self.arms + 1)[1:] for x in (g, g**2)]
-        return np.concatenate(sums)
 
 
 @dataclass(frozen=True, eq=False)
@@ -397,7 +384,8 @@ class _Arming(Algorithm[Any]):
             rng: Of the algorithm.
         """
         before: ArmMemory | None = None if last is None else last.memory
-        inner = super().plan(state.inner, before and before.inner, at, rng)  # type: ignore[safe-super]
+        inner_plan = None if before is None else before.inner
+        inner = super().plan(state.inner, inner_plan, at, rng)  # type: ignore[safe-super]
         serving, since, changed, served = None, -1, 1, max(at.all_served, 1)
         if before is not None:
             serving, since, changed = before.serving, before.since, before.changed
