@@ -14,7 +14,6 @@ from tacit.core.arms import (
     BASELINE,
     CHALLENGER,
     EXPLORING,
-    SERVING,
     ArmLook,
     ArmReturns,
     Arms,

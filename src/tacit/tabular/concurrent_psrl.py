@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 
 from tacit.core.algorithm import BlockInfo, BlockSizes, Plan, Progress
-from tacit.core.arms import Arms, Evidence, takes_over
 from tacit.privacy.counters.dense import MOST_OPTIMAL, NormalisedSquareRoot, Optimal
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.noise import release_noise
@@ -37,9 +36,9 @@ EXPLORERS = 32  # policies that explore in parallel
 COVERING = 0.8  # fraction of exploring users, at least, whose policy covers what is unknown
 LEAST_EXPLORED = 0.03  # fraction of the value range spent on exploration, at least,
 _LATE = 2.0  # until so many times the users before the greedy value last changed
-# Until greedy is shown to be better than the baseline, exploring costs at most so much of what that
-# is worth; so many explore where users are too few to learn from.
-_UNSHOWN, _TOO_FEW = 0.1, 0.01
+_SHOWN = 0.95  # greedy serves once it is better than uniform actions in so many sampled worlds
+# Where users are too few to learn from: in so many releases in a row, and explorers before that.
+_IN_A_ROW, _UNSHOWN = 3, 0.01
 # Blocks above so many users, or steps of them, are counted whole: no user is clipped any more, and
 # the counts are simulated at a cost that does not grow with the users.
 _ONE_BY_ONE, _STEPS_ONE_BY_ONE = 1 << 15, 1 << 22
@@ -47,7 +46,6 @@ _ONE_BY_ONE, _STEPS_ONE_BY_ONE = 1 << 15, 1 << 22
 _LONGEST_HISTORY, _LARGEST_HISTORY = 1 << 10, 1 << 25
 _RUNNING = 1.8  # noise of a running sum against that of a single release, before the first one
 WORLDS = 32  # sampled ones, in which the greedy policy is compared
-_LOST_IN = 4  # of them, in which explorers are
 CERTAIN = 0.7  # the serving policy is replaced by one better in this fraction of sampled worlds
 PATHS = 2000  # rollouts in the known model, for expected visits
 LEAST_COST = 0.2  # fraction of the value range that an explorer loses, at least
@@ -101,6 +99,7 @@ class ConcurrentMemory:
     greedy_value: float = 0.0
     suboptimality: float = 1.0  # of the greedy policy, as a fraction of the value range
     shown: bool = False  # whether the greedy policy ever served most users
+    better: int = 0  # releases in a row in which it was better than uniform actions
 
 
 class ConcurrentPSRL(CountingAlgorithm[ConcurrentState]):
@@ -122,7 +121,6 @@ class ConcurrentPSRL(CountingAlgorithm[ConcurrentState]):
     """
 
     name = "concurrent_psrl"
-    judges = True
     distributed = True
     max_age = 64
     Options = ConcurrentOptions
@@ -227,17 +225,13 @@ class ConcurrentPSRL(CountingAlgorithm[ConcurrentState]):
             [np.full(half, covering / half), (1.0 - covering) * normalised(values)]
         )
         explore = min(1.0, budget / planner.cost(greedy, explorers, weights))
-        # The baseline serves until there is evidence of a gain over it.
-        arms = self.problem.arms or Arms()
+        # Uniform actions serve until an advantage is shown.
         shown = known.shown or serving or not state.posterior.estimate.noisy
-        gained = Evidence.of_worlds(greedy.gains)
-        guarded = not shown and not takes_over(gained, arms.level(max(at.releases, 1)))
-        if guarded:
-            lost = planner.baseline_loss(explorers, weights)
-            explore = min(
-                explore, _TOO_FEW if self._too_few(at) else _UNSHOWN / max(lost, _UNSHOWN)
-            )
-            guarded = explore < 1.0
+        few = self._too_few(at)
+        better = known.better + 1 if greedy.shown >= (1.0 if few else _SHOWN) else 0
+        guarded = not shown and better < (_IN_A_ROW if few else 1)
+        explore = min(explore, _UNSHOWN) if guarded and few else explore
+        guarded &= explore < 1.0
         policies = [greedy.actions, *explorers]
         chances = np.concatenate([[1.0 - explore], explore * weights])
         if guarded:
@@ -248,7 +242,7 @@ class ConcurrentPSRL(CountingAlgorithm[ConcurrentState]):
         paths = planner.rollouts(mixed.tables, mixed.weights)
         query = planner.query(paths, users, lambda most: self.noise_of(state, at, most))
         best = self.named(uniform_policy(self.spec)) if guarded else mixed.components[0]
-        memory = ConcurrentMemory(query, changed_at, greedy.value, suboptimality, shown)
+        memory = ConcurrentMemory(query, changed_at, greedy.value, suboptimality, shown, better)
         return Plan(mixed, best, memory)
 
     def _exploration_budget(
@@ -342,6 +336,8 @@ class ConcurrentPSRL(CountingAlgorithm[ConcurrentState]):
     def _running(self) -> bool:
         """Whether releases are running sums; those of Laplace noise cannot be told apart again."""
         cells = math.prod(self.shape)
+        if self.problem.arms is not None:
+            return False  # a block is asked for returns, too
         if cells <= self.options.running or not self.privacy.joint or self.privacy.norm == "l1":
             return False
         releases = self.problem.scheduled(lambda: self._sizes(_RUNNING)).releases
@@ -388,7 +384,7 @@ class GreedyPolicy:
     value: float  # where what is unknown pays nothing
     values: Floats  # (2, worlds): of the optimal policy of each world, and its own there
     worth: Floats  # (L, S, A), visits of these optimal policies, by what they gain; at most 1
-    gains: Floats  # (worlds,), over uniform actions
+    shown: float  # fraction of the worlds in which it is better than uniform actions
 
 
 def advantage(values: Floats) -> Floats:
@@ -455,18 +451,9 @@ class ExplorationPlanner:
         both = values[[0, 1 + chosen]]
         worth = np.tensordot(normalised(both), used, 1)
         worth /= max(float(worth.max()), 1e-9)
+        shown = float((np.round(both[1] - values[-1], 9) > 0).mean())
         value = self.value(*self._known, tried[chosen])
-        return GreedyPolicy(tried[chosen], value, both, worth, both[1] - values[-1])
-
-    def baseline_loss(self, explorers: list[Ints], weights: Floats) -> float:
-        """Loss of explorers, as a fraction of what uniform actions are worth; over worlds."""
-        found = np.zeros((_LOST_IN, 2))
-        for row in found:
-            P, r = self.posterior.sample_whole(self.rng)
-            row[0] = self.random_value(P, r)
-            row[1] = weights @ [self.value(P, r, actions) for actions in explorers]
-        best, explored = found.mean(axis=0)
-        return float((best - explored) / max(best, 1e-9))
+        return GreedyPolicy(tried[chosen], value, both, worth, shown)
 
     def sampled(self, greedy: Ints, count: int) -> tuple[list[Ints], Floats]:
         """Optimal actions of sampled worlds, and their values beside greedy's, (2, count)."""
