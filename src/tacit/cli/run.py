@@ -48,8 +48,6 @@ def _run(
     from tacit.simulation.sweep import Job, run_jobs
     from tacit.simulation.tables import save_results
 
-    if privacy == "none" and (epsilon or delta is not None):
-        raise InvalidArgument("--privacy none has no budget: leave --epsilon and --delta out")
     lines = _lines(agent, privacy, epsilon or [], delta)
     runs = range(seed, seed + (seeds or (1 if len(lines) == 1 else 5)))
     processes = workers or os.cpu_count() or 1
@@ -251,6 +249,8 @@ def _read_sweep(file: str) -> dict[str, Any]:
     if unknown := sorted(content.keys() - set(keys)):
         raise InvalidArgument(f"{file!r} has {unknown[0]!r}; it may have {', '.join(keys)}")
     kind = content.get("privacy", "joint")
+    if kind == "none" and ("epsilons" in content or "delta" in content):
+        raise InvalidArgument(f"{file!r} has privacy 'none', so no epsilons and no delta")
     content = {"epsilons": ["none"]} | content if kind == "none" else content
     for name in ("worlds", "agents", "epsilons"):
         found = content.get(name)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import math
 import os
+import secrets
 from collections.abc import Callable, Sequence
 from dataclasses import fields, is_dataclass
 from numbers import Real
@@ -63,6 +64,11 @@ def whole_number(name: str, value: Any, least: int = 1, most: int | None = None)
                 return whole
     allowed = f"an integer >= {least}" if most is None else f"an integer in {least}..{most}"
     raise InvalidArgument(f"{name} must be {allowed}, got {value!r}")
+
+
+def seed_of(seed: Any) -> int:
+    """A seed; a fresh one for ``None``, as in Gymnasium."""
+    return secrets.randbits(31) if seed is None else whole_number("seed", seed, least=0)
 
 
 def positive(name: str, value: Any) -> float:
