@@ -212,10 +212,7 @@ def build_world(name: str) -> World:
 def world(what: Any, **options: Any) -> World:
     """A world of a text, see :func:`build_world`, or of an environment of Gymnasium; or itself.
 
-    Args:
-        what: The text, environment or world.
-        **options: As behind a colon of the text: ``horizon=20`` is ``"riverswim:horizon=20"``; of
-            an environment those of :func:`tacit.gym.from_gymnasium`.
+    Options are as behind a colon of the text, or those of :func:`tacit.gym.from_gymnasium`.
 
     >>> round(world("gym:CliffWalking-v1").optimal_value, 6)
     -13.0

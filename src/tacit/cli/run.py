@@ -245,12 +245,11 @@ def _read_sweep(file: str) -> dict[str, Any]:
         content = parse_toml(read_file(file, "world"))
     except ValueError as error:
         raise InvalidArgument(f"{file!r} is not TOML: {error}") from error
-    keys = ("worlds", "agents", "epsilons", "delta", "privacy", "users", "seeds")
+    kind = content.get("privacy", "joint")
+    budget = () if kind == "none" else ("epsilons", "delta")
+    keys = ("worlds", "agents", "privacy", "users", "seeds", *budget)
     if unknown := sorted(content.keys() - set(keys)):
         raise InvalidArgument(f"{file!r} has {unknown[0]!r}; it may have {', '.join(keys)}")
-    kind = content.get("privacy", "joint")
-    if kind == "none" and ("epsilons" in content or "delta" in content):
-        raise InvalidArgument(f"{file!r} has privacy 'none', so no epsilons and no delta")
     content = {"epsilons": ["none"]} | content if kind == "none" else content
     for name in ("worlds", "agents", "epsilons"):
         found = content.get(name)

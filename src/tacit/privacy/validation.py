@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import math
 import os
-import secrets
 from collections.abc import Callable, Sequence
 from dataclasses import fields, is_dataclass
 from numbers import Real
@@ -68,7 +67,7 @@ def whole_number(name: str, value: Any, least: int = 1, most: int | None = None)
 
 def seed_of(seed: Any) -> int:
     """A seed; a fresh one for ``None``, as in Gymnasium."""
-    return secrets.randbits(31) if seed is None else whole_number("seed", seed, least=0)
+    return int.from_bytes(os.urandom(4)) if seed is None else whole_number("seed", seed, least=0)
 
 
 def positive(name: str, value: Any) -> float:
