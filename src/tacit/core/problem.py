@@ -203,7 +203,7 @@ class Problem:
 
     def rng(self) -> np.random.Generator:
         """Generator of ties and of first policies; not of the noise."""
-        return np.random.default_rng(np.random.SeedSequence([self.seed, 4]))
+        return np.random.default_rng(np.random.SeedSequence([seed_of(self.seed), 4]))
 
     def scheduled(self, sizes: Callable[[], BlockSizes]) -> Schedule:
         """The caller's schedule, or the algorithm's own."""

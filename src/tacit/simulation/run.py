@@ -30,7 +30,7 @@ from tacit.core.stored_run import warn_of_budget
 from tacit.core.world import Data, Form, SamePeople, World
 from tacit.data.episodes import Episodes, VectorEpisodes
 from tacit.privacy.errors import InvalidArgument
-from tacit.privacy.models import Privacy, PrivacyModel
+from tacit.privacy.models import Privacy
 from tacit.privacy.statistic import Block, StreamedBlock
 from tacit.privacy.validation import flag, seed_of, whole_number
 from tacit.simulation.identity import identity
@@ -108,7 +108,7 @@ def run(
     elif users is not None or privacy is not None:
         raise InvalidArgument("users and privacy are for an agent of a text; this one has its own")
     _check(agent, world)
-    if isinstance(agent.privacy, PrivacyModel):
+    if hasattr(agent.privacy, "private"):
         warn_of_budget(agent.privacy, agent.users)
     begun, name = time.perf_counter(), str(getattr(agent, "name", type(agent).__name__))
     known_as = partial(identity, world, agent, make)
