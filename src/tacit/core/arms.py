@@ -200,7 +200,7 @@ class OfComponents(Statistic):
 
 
 def _looked_up(block: Block, table: tuple[int, ...]) -> Ints:
-    """What a table has for the component that each user drew; -1 for none."""
+    """Entries of a table for the components that users drew; -1 for none."""
     drawn = np.zeros(block.users, dtype=np.int64)
     if len(table) > 1:
         drawn = read_codes(block, "components", (block.users,))
