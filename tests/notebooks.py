@@ -4,8 +4,6 @@ What notebooks keep of an output is text: counts of executions and warnings are 
 picture of a notebook is ``docs/img/NAME.png``, which the site shows below its cell.
 """
 
-from __future__ import annotations
-
 import base64
 import re
 import sys

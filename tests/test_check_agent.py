@@ -4,8 +4,6 @@ Each mutant is an agent that someone could write in good faith. What it does wro
 docstring; the check must find it, and say so under the right name.
 """
 
-from __future__ import annotations
-
 import contextlib
 import re
 import warnings

@@ -1,7 +1,5 @@
 """The JSON form of policies: Python with and without NumPy, and JavaScript, act alike."""
 
-from __future__ import annotations
-
 import ast
 import importlib.util
 import json

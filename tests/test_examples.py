@@ -5,8 +5,6 @@ learns from logs, with real noise, what no reader's log gives away. A regularise
 keeps to what a paper assumes. A rod that nobody has a model of is held upright.
 """
 
-from __future__ import annotations
-
 import re
 import stat
 import subprocess

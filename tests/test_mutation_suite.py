@@ -6,8 +6,6 @@ fails by chance has a probability below 1e-7: some hundreds of tests of noise wi
 be off by more than the whole distance between the users it is given and the claim.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from functools import partial

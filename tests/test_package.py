@@ -1,7 +1,5 @@
 """What is shipped: the package with its data, and nothing of the laboratory."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

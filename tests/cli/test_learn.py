@@ -1,7 +1,5 @@
 """``tacit learn`` and ``tacit policy``: from logs to a policy, night after night."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

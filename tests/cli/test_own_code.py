@@ -1,7 +1,5 @@
 """Agents and worlds of your own, by file, by module and as files of tables."""
 
-from __future__ import annotations
-
 import json
 import re
 import sys

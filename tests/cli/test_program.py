@@ -1,7 +1,5 @@
 """The command line as a program: its start, its end, and that runs do not depend on how."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """``tacit run`` and ``tacit plan``: numbers by hand, words, files, noise."""
 
-from __future__ import annotations
-
 import json
 
 from tacit import Guarantee

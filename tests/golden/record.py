@@ -11,8 +11,6 @@ worlds here are without ties, where a last bit would decide which action is take
 Agents are made and looked at through public names alone.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import math

@@ -299,10 +299,7 @@ def test_large_blocks_come_in_parts_that_are_the_same_every_time(monkeypatch):
         (lambda: from_gymnasium(Corridor(), 2, cells=4), r"\['cells'\] are for making"),
         (lambda: from_gymnasium("FrozenLake-v1", levels=3), "levels means nothing to Discrete"),
         (lambda: from_gymnasium("FrozenLake-v1", horizon=0), "horizon must be an integer >= 1"),
-        (
-            lambda: from_gymnasium(Coins(), 3, reward_range=(0, 0)),
-            "reward_range must be two",
-        ),
+        (lambda: from_gymnasium(Coins(), 3, reward_range=(0, 0)), "reward_range must be two"),
         (
             lambda: from_gymnasium("FrozenLake-v1", optimal_value=-5.0),
             "optimal_value is given, but gym:FrozenLake-v1.* has a table",

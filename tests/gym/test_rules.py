@@ -1,7 +1,5 @@
 """What an environment does not say is taken by public rules."""
 
-from __future__ import annotations
-
 import math
 import subprocess
 import sys

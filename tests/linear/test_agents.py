@@ -1,7 +1,5 @@
 """Linear agents: what they promise, choose, refuse and learn."""
 
-from __future__ import annotations
-
 from functools import partial
 from typing import Any
 
@@ -9,14 +7,7 @@ import numpy as np
 import pytest
 from scipy.linalg import eigh
 
-from tacit import (
-    LSVIUCB,
-    JointDP,
-    LocalDP,
-    LSVIUCBPlusPlus,
-    NonPrivate,
-    Relation,
-)
+from tacit import LSVIUCB, JointDP, LocalDP, LSVIUCBPlusPlus, NonPrivate, Relation
 from tacit.core.agent import Agent
 from tacit.linear import LinearSpec, LinearWorld, simplex, two_state
 from tacit.privacy.errors import InvalidArgument
@@ -34,10 +25,7 @@ LOCAL = LocalDP(20.0, 1e-6)
 BITS = LocalDP(20.0, 0.0, mechanism="randomised response")
 FEW = "fixed:size=60"
 
-AGENTS: dict[str, Any] = {
-    "lsvi": LSVIUCB,
-    "plus plus": LSVIUCBPlusPlus,
-}
+AGENTS: dict[str, Any] = {"lsvi": LSVIUCB, "plus plus": LSVIUCBPlusPlus}
 
 
 # The conformance check.
@@ -73,8 +61,7 @@ QUICK = "features, local"
 
 
 @pytest.mark.parametrize(
-    "name",
-    [QUICK, *(pytest.param(name, marks=pytest.mark.slow) for name in SOME if name != QUICK)],
+    "name", [QUICK, *(pytest.param(name, marks=pytest.mark.slow) for name in SOME if name != QUICK)]
 )
 def test_agents_pass_the_check(name: str) -> None:
     report = check(SOME[name])

@@ -1,7 +1,5 @@
 """Outcome sums, the posterior of a linear MDP, and the agent that plans by it."""
 
-from __future__ import annotations
-
 import math
 from functools import partial
 
@@ -10,12 +8,7 @@ import pytest
 
 from tacit import Block, JointDP, LinearPosterior, LocalDP, NonPrivate, Relation, check_statistic
 from tacit.linear import LinearWorld, linear_from_tabular, simplex, two_state
-from tacit.linear.posterior import (
-    OutcomePosterior,
-    OutcomeSums,
-    ReleasedOutcomes,
-    Worlds,
-)
+from tacit.linear.posterior import OutcomePosterior, OutcomeSums, ReleasedOutcomes, Worlds
 from tacit.linear.posterior_loops import sample_box, sample_distributions
 from tacit.linear.statistics import weighted_grams
 from tacit.privacy.errors import InvalidArgument

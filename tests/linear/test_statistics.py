@@ -1,7 +1,5 @@
 """Sums of features: attacked, enumerated, unbiased, and equal however they are computed."""
 
-from __future__ import annotations
-
 import inspect
 import itertools
 import math
@@ -16,10 +14,7 @@ from numpy.typing import NDArray
 
 from tacit import Block, Relation, check_statistic
 from tacit.linear import sum_loops
-from tacit.linear.statistics import (
-    FeatureSums,
-    unit_features,
-)
+from tacit.linear.statistics import FeatureSums, unit_features
 from tacit.privacy.errors import CheckFailed, InvalidArgument
 from tacit.privacy.statistic import Statistic
 from tests.tabular.samples import all_episodes, largest_gap, users_of

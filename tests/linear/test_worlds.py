@@ -9,11 +9,7 @@ from tacit.linear import LinearWorld, linear_from_tabular, simplex, two_state
 from tacit.registry import build_world
 from tacit.tabular.policy import Policy
 from tacit.tabular.spec import FiniteSpec
-from tests.tabular.families import (
-    drawn_worlds,
-    factors,
-    refuses,
-)
+from tests.tabular.families import drawn_worlds, factors, refuses
 
 # Worlds.
 

@@ -1,7 +1,5 @@
 """Linear-quadratic agents: what they promise, what they learn, and what they publish."""
 
-from __future__ import annotations
-
 import math
 from functools import partial
 from typing import Any

@@ -1,7 +1,5 @@
 """What linear-quadratic agents ask: attacked, by hand, unbiased, and equal however computed."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 
@@ -172,12 +170,7 @@ def test_a_predictable_clip_does_not_bias() -> None:
 def test_wrong_shapes_are_refused_and_fields_are_read_only() -> None:
     asked = statistic()
     wrong = Block(
-        2,
-        {
-            "states": np.zeros((2, H, N)),
-            "actions": np.zeros((2, H, D)),
-            "lengths": np.full(2, H),
-        },
+        2, {"states": np.zeros((2, H, N)), "actions": np.zeros((2, H, D)), "lengths": np.full(2, H)}
     )
     with pytest.raises(InvalidArgument, match="states"):
         asked.check(wrong)

@@ -1,7 +1,5 @@
 """Mixture agents: what they promise, choose, refuse and learn."""
 
-from __future__ import annotations
-
 import re
 from functools import partial
 from typing import Any

@@ -1,7 +1,5 @@
 """What mixture agents make of sums, against slow plain loops and against plain frequencies."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

@@ -1,7 +1,5 @@
 """What mixture agents ask: attacked, enumerated, unbiased, and equal however it is computed."""
 
-from __future__ import annotations
-
 import inspect
 import itertools
 import math
@@ -171,10 +169,7 @@ def made(maker: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
     share=st.sampled_from([None, 0.1, 0.5, 0.9]),
 )
 def test_model_sums_are_enumerated(
-    case: tuple[dict[str, Any], int],
-    rewards: bool,
-    pooled: bool,
-    share: float | None,
+    case: tuple[dict[str, Any], int], rewards: bool, pooled: bool, share: float | None
 ) -> None:
     world, horizon = case
     options: dict[str, Any] = {"pooled": pooled}
@@ -246,12 +241,7 @@ def test_what_opposes_is_exact_for_cones_and_for_pairs(angle: float) -> None:
 # Paths.
 
 SUPPORT = np.array(
-    [
-        [[1, 1, 0], [1, 0, 0]],
-        [[0, 1, 1], [1, 0, 1]],
-        [[0, 0, 1], [1, 1, 1]],
-    ],
-    dtype=bool,
+    [[[1, 1, 0], [1, 0, 0]], [[0, 1, 1], [1, 0, 1]], [[0, 0, 1], [1, 1, 1]]], dtype=bool
 )
 INFORMS = SUPPORT.copy()
 INFORMS[0, 1] = INFORMS[2, 0] = False

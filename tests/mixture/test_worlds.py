@@ -6,12 +6,7 @@ import pytest
 
 import tacit
 from tacit import InvalidArgument
-from tacit.mixture import (
-    MixtureSpec,
-    MixtureWorld,
-    hard_mixture,
-    mixture_of_models,
-)
+from tacit.mixture import MixtureSpec, MixtureWorld, hard_mixture, mixture_of_models
 from tacit.registry import build_world
 from tests.tabular.families import (
     drawn_worlds,
@@ -51,10 +46,7 @@ BROKEN[0, 1, 1, 0] = np.inf
         ({"transition_features": np.zeros((2, 2, 3, 1))}, "transition_features must be finite"),
         ({"transition_features": [[[["a"]]]]}, "transition_features must be an array of numbers"),
         ({"transition_features": BROKEN}, "transition_features must be finite"),
-        (
-            {"weights": [[0.25, 0.75]] * 2},
-            r"weights must be finite, of shape \(3, 2\)",
-        ),
+        ({"weights": [[0.25, 0.75]] * 2}, r"weights must be finite, of shape \(3, 2\)"),
         ({"weights": [[0.25, np.nan]]}, "weights must be finite"),
         (
             {"weights": [[0.25, 0.75], [0.5, 0.5], [0.25, 0.5]]},

@@ -1,7 +1,5 @@
 """Regression on noisy sums: Gram matrices without negative eigenvalues, and sums over blocks."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given, settings

@@ -6,8 +6,6 @@ rejection, that integers of our own say. So tails are looked at where no number 
 come.
 """
 
-from __future__ import annotations
-
 import contextlib
 import hashlib
 import math

@@ -16,8 +16,6 @@ many there are; a shared part adds up. *Repeats*: two neighbours that both come 
 sign, hardly ever do by chance.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass

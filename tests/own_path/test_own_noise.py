@@ -1,7 +1,5 @@
 """The checks of real noise, sampler, entropy and gate: healthy, and with defects."""
 
-from __future__ import annotations
-
 import itertools
 import random
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Real running sums: counters over blocks by rules of our own, healthy and with defects."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path

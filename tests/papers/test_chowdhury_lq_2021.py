@@ -1,7 +1,5 @@
 """Chowdhury, Zhou and Shroff: the loop against the paper's text, and what is promised."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Chowdhury and Zhou: the compiled loops against the paper's text, and what is promised."""
 
-from __future__ import annotations
-
 import math
 from pathlib import Path
 from statistics import NormalDist

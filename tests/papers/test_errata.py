@@ -1,7 +1,5 @@
 """Numbers of the page of errata, computed by the code that stands for the papers."""
 
-from __future__ import annotations
-
 import itertools
 import json
 import math

@@ -1,7 +1,5 @@
 """The pages of the papers say where in the code each line of a paper is."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

@@ -1,7 +1,5 @@
 """Every numbered statement of a paper is in the index of its page once, and no other is."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

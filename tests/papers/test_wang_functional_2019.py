@@ -1,7 +1,5 @@
 """Wang and Hegde: the algorithm against the paper's text, its noise, and what is promised."""
 
-from __future__ import annotations
-
 import itertools
 import math
 from decimal import Decimal, localcontext
@@ -9,9 +7,7 @@ from decimal import Decimal, localcontext
 import numpy as np
 import pytest
 
-from tacit.continuous import (
-    line,
-)
+from tacit.continuous import line
 from tacit.papers import wang_functional_2019 as paper
 from tacit.privacy.budget import epsilon_from_mu, mu_from_budget
 from tacit.privacy.noise import Noise

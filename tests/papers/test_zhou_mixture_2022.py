@@ -1,7 +1,5 @@
 """Zhou: the compiled loops against the paper's text, and what is promised."""
 
-from __future__ import annotations
-
 import math
 from types import SimpleNamespace
 

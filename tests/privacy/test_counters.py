@@ -1,7 +1,5 @@
 """Counters: conformance, exact costs, error figures, and mutants that must be caught."""
 
-from __future__ import annotations
-
 import copy
 import math
 import os
@@ -14,20 +12,9 @@ from hypothesis import strategies as st
 from scipy.linalg import solve_triangular
 
 import tacit
-from tacit.privacy.counters import (
-    Blocks,
-    Counter,
-    NormalisedSquareRoot,
-    Optimal,
-    SmoothTree,
-)
+from tacit.privacy.counters import Blocks, Counter, NormalisedSquareRoot, Optimal, SmoothTree
 from tacit.privacy.counters.dense import sqrt_coefficients
-from tacit.privacy.errors import (
-    CheckFailed,
-    DoubleSpend,
-    HorizonExceeded,
-    InvalidArgument,
-)
+from tacit.privacy.errors import CheckFailed, DoubleSpend, HorizonExceeded, InvalidArgument
 from tacit.privacy.noise import Noise
 from tacit.testing.mechanisms import BasisNoise, audit_counter
 from tests.testing.check_counter import check_counter
@@ -174,10 +161,7 @@ class LeakyEnd(Blocks):
 
 @pytest.mark.parametrize(
     "mutant",
-    [
-        *(HalvedNoise, ReusedNode, RedrawnNodes, MissingLevel),
-        *(MeanColumn, SharedNoise, LeakyEnd),
-    ],
+    [*(HalvedNoise, ReusedNode, RedrawnNodes, MissingLevel), *(MeanColumn, SharedNoise, LeakyEnd)],
 )
 def test_mutants_are_caught_by_the_exact_audit(mutant: type[Counter]) -> None:
     audit = audit_counter(mutant(releases=32, mu=0.7))

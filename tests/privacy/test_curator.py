@@ -1,7 +1,5 @@
 """The curator: exact costs of whole transcripts, the filter under attack, refusals, streams."""
 
-from __future__ import annotations
-
 import copy
 import math
 import os
@@ -19,13 +17,7 @@ from hypothesis import strategies as st
 import tacit
 from tacit import Block, JointDP, NonPrivate, Relation
 from tacit.privacy.curator import JointCurator
-from tacit.privacy.errors import (
-    BudgetExceeded,
-    Busy,
-    DoubleSpend,
-    HorizonExceeded,
-    InvalidArgument,
-)
+from tacit.privacy.errors import BudgetExceeded, Busy, DoubleSpend, HorizonExceeded, InvalidArgument
 from tacit.privacy.noise import Noise, grid_sensitivity, grid_step, grid_total
 from tacit.privacy.standard import ClippedSum, GramCross, OneHotCounts
 from tacit.testing.mechanisms import audit_linear

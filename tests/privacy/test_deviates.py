@@ -3,8 +3,6 @@
 Tests of distributions have fixed seeds, and fail by chance of the seed with a probability of 1e-9.
 """
 
-from __future__ import annotations
-
 import itertools
 import math
 import re

@@ -1,7 +1,5 @@
 """The distributed model: shares of noise, exactly convolved, and opened sums."""
 
-from __future__ import annotations
-
 import math
 import os
 
@@ -122,10 +120,7 @@ def test_the_noise_of_real_sums_has_the_planned_variance(monkeypatch) -> None:
     assert abs(z.mean()) < 5.0 / math.sqrt(z.size)
 
 
-@given(
-    st.integers(8, 62),
-    st.lists(st.integers(-(2**40), 2**40), min_size=1, max_size=20),
-)
+@given(st.integers(8, 62), st.lists(st.integers(-(2**40), 2**40), min_size=1, max_size=20))
 @settings(max_examples=60, deadline=None)
 def test_opened_sums_are_sums_as_long_as_they_fit(bits: int, values: list[int]) -> None:
     plan = SumPlan(len(values), 1, 0.25, 5.0, bits, 1)

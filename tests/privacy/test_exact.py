@@ -3,8 +3,6 @@
 Tests of distributions are chi-square tests that fail by chance with a probability of 1e-7.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 from fractions import Fraction
@@ -18,13 +16,7 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from research.worlds import cartpole
-from tacit import (
-    Block,
-    FittedFunctionalQ,
-    JointDP,
-    LocalDP,
-    Relation,
-)
+from tacit import Block, FittedFunctionalQ, JointDP, LocalDP, Relation
 from tacit.continuous import line
 from tacit.continuous.estimate import GRID
 from tacit.privacy import noise as exact

@@ -1,7 +1,5 @@
 """Counters in whole numbers: their factors, what neighbours differ by, and what is published."""
 
-from __future__ import annotations
-
 import math
 from fractions import Fraction
 from typing import Any
@@ -13,20 +11,10 @@ from hypothesis import strategies as st
 
 import tacit
 from research.optimal_factors import optimum
-from tacit.privacy.counters import (
-    KINDS,
-    Blocks,
-    Counter,
-    NormalisedSquareRoot,
-    Optimal,
-    SmoothTree,
-)
+from tacit.privacy.counters import KINDS, Blocks, Counter, NormalisedSquareRoot, Optimal, SmoothTree
 from tacit.privacy.counters.base import revive_counter
 from tacit.privacy.counters.dense import Factor, sqrt_coefficients
-from tacit.privacy.counters.grid import (
-    ItemGrid,
-    root_up,
-)
+from tacit.privacy.counters.grid import ItemGrid, root_up
 from tacit.privacy.errors import CorruptFile, InvalidArgument
 from tacit.privacy.noise import Noise
 

@@ -1,7 +1,5 @@
 """Files that somebody else may have made: opened, measured and scanned before they are believed."""
 
-from __future__ import annotations
-
 import json
 import os
 import tomllib

@@ -1,7 +1,5 @@
 """The local model: the devices' guarantee by brute force, sums of reports in distribution."""
 
-from __future__ import annotations
-
 import itertools
 import math
 

@@ -5,8 +5,6 @@ Noise in floats shows whose count it is: with a true 1 no result in (-1/2, 1/2) 
 Tests of frequencies have an error probability below 1e-9.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterator
 
@@ -25,12 +23,7 @@ Floats = NDArray[np.float64]
 
 COUNTS = OneHotCounts(steps=1, cells=2)
 ONE, ZERO = (Block(1, {"cells": np.array([[cell]])}) for cell in (0, 1))
-MODELS = [
-    LocalDP(4.0, 1e-6),
-    LocalDP(4.0, 0.0),
-    LocalDP(0.5, 1e-6),
-    LocalDP(12.0, 0.0),
-]
+MODELS = [LocalDP(4.0, 1e-6), LocalDP(4.0, 0.0), LocalDP(0.5, 1e-6), LocalDP(12.0, 0.0)]
 
 
 def whole_multiples(values: Floats, unit: float) -> NDArray[np.bool_]:

@@ -1,7 +1,5 @@
 """Noise: one sampler for people and simulations; real noise is never repeated, a seed's always."""
 
-from __future__ import annotations
-
 import copy
 import multiprocessing
 import os

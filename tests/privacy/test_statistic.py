@@ -1,7 +1,5 @@
 """Statistics: declared sensitivities are attained and never exceeded, hostile values count zero."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

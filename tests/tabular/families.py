@@ -1,7 +1,5 @@
 """What the tests of linear worlds and of mixtures share: worlds of both, by one name."""
 
-from __future__ import annotations
-
 import math
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Users whom the tests of finite statistics look at."""
 
-from __future__ import annotations
-
 import itertools
 from typing import Any
 

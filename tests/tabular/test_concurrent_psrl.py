@@ -1,7 +1,5 @@
 """Many explorers beside a greedy policy: what it asks, plans, keeps and learns."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

@@ -1,7 +1,5 @@
 """First visits: by hand, attacked, attained, and equal to their slow definition."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

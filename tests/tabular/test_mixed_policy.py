@@ -4,13 +4,7 @@ import numpy as np
 import pytest
 from scipy.special import chdtrc
 
-from tacit import (
-    Episodes,
-    InvalidArgument,
-    NonPrivate,
-    published,
-    tabular,
-)
+from tacit import Episodes, InvalidArgument, NonPrivate, published, tabular
 from tacit.core.agent import Agent
 from tacit.core.algorithm import BlockSizes, NoOptions, Plan
 from tacit.core.problem import Problem

@@ -1,7 +1,5 @@
 """Learning from logs: plans by hand, splits, verdicts, and the gate."""
 
-from __future__ import annotations
-
 import dataclasses
 from fractions import Fraction
 from functools import partial

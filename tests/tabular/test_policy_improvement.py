@@ -1,7 +1,5 @@
 """Policy improvement: its posterior by hand, its rule, its gate, and that it learns."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from functools import partial
 

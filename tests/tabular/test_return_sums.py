@@ -1,7 +1,5 @@
 """Return sums: by hand, attacked, and equal to their slow definition."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,7 +1,5 @@
 """UCBVI: what it plans, by a slow and obvious reference; what it promises; that it learns."""
 
-from __future__ import annotations
-
 import math
 import statistics
 from typing import Any
@@ -137,14 +135,7 @@ def assert_planned(agent: Any, Q: Any, plain_Q: Any, rtol: float) -> None:
 )
 @settings(max_examples=30, deadline=None)
 def test_practical_values_equal_the_slow_reference(
-    seed: int,
-    S: int,
-    A: int,
-    H: int,
-    stationary: bool,
-    blocks: int,
-    size: int,
-    privacy: Any,
+    seed: int, S: int, A: int, H: int, stationary: bool, blocks: int, size: int, privacy: Any
 ) -> None:
     world = random_world(seed, S, A, H, stationary)
     agent = UCBVI(
@@ -237,11 +228,7 @@ def make(**options: Any) -> UCBVI:
     return UCBVI(riverswim(3, 4).spec, **arguments | options)
 
 
-@pytest.mark.parametrize(
-    "other",
-    [{"stationary": False}, {"scale": 2.0}, {"users": 120}],
-    ids=str,
-)
+@pytest.mark.parametrize("other", [{"stationary": False}, {"scale": 2.0}, {"users": 120}], ids=str)
 def test_a_run_with_other_arguments_is_not_gone_on_with(other: Any, tmp_path: Any) -> None:
     path = tmp_path / "runs.db"
     make(store=path)

@@ -1,7 +1,5 @@
 """Weighted returns: by hand, attacked, and what intervals make of them."""
 
-from __future__ import annotations
-
 import dataclasses
 import math
 
@@ -11,14 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import binom
 
-from tacit import (
-    Block,
-    CheckFailed,
-    JointCurator,
-    JointDP,
-    Relation,
-    check_statistic,
-)
+from tacit import Block, CheckFailed, JointCurator, JointDP, Relation, check_statistic
 from tacit.privacy.reading import StepColumns, read_rewards
 from tacit.tabular.return_statistics import (
     SPREAD_WEIGHT,

@@ -4,8 +4,6 @@ Each mutant is a plausible slip that an adversarial review got past an earlier v
 checks, or a near relative of one.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """Audits: exact ones against closed forms, empirical ones against their stated error."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np
