@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import json
 import re
 from pathlib import Path
 from typing import Any, Literal
@@ -87,21 +86,34 @@ def test_a_text_builds_its_world_and_the_worlds_name_builds_it_again(text, name)
     assert (again.name, again.optimal_value) == (name, world.optimal_value)
 
 
-@pytest.mark.parametrize("kind", ["json", "toml"])
-def test_files_describe_worlds(tmp_path, kind):
-    path = tmp_path / f"coins.{kind}"
-    content = {"transitions": [[[1.0], [1.0]]], "rewards": [[0.25, 0.75]], "horizon": 2}
-    if kind == "json":
-        path.write_text(json.dumps(content))
-    else:
-        path.write_text("\n".join(f"{key} = {json.dumps(value)}" for key, value in content.items()))
+@pytest.mark.parametrize(
+    "name",
+    [
+        *(name for name in registry.worlds() if name != "random_mdp"),
+        "deep_sea:slip=true",
+        "random_mdp:states=8,actions=3,horizon=6,seed=1",
+        "simplex:dimension=4,states=8,stationary=false,seed=3",
+        "hard_mixture:dimension=3,horizon=4,per_step=true,gap=0.1,seed=2",
+        "mixture_of_models:dimension=3,states=6,seed=2,known_rewards=false",
+        "micro_randomised:decisions=20,effect=0.1",
+    ],
+)
+def test_a_name_says_all_of_a_world_and_its_values_agree(name):
+    world, again = build_world(name), build_world(build_world(name).name)
+    assert (again.name, again.spec) == (world.name, world.spec)
+    assert again.optimal_value == world.optimal_value > world.baseline_value
+    assert again.baseline_value == world.baseline_value >= world.reference_value
+    if hasattr(world, "optimal_policy"):
+        assert world.value(world.optimal_policy) == pytest.approx(world.optimal_value, rel=1e-12)
+
+
+def test_files_describe_worlds(tmp_path):
+    path = tmp_path / "coins.json"
+    path.write_text('{"transitions": [[[1.0], [1.0]]], "rewards": [[0.25, 0.75]], "horizon": 2}')
     world = build_world(str(path))
     assert (world.name, world.optimal_value, world.baseline_value) == ("coins", 1.5, 1.0)
     with pytest.raises(FileNotFoundError):
-        build_world(str(tmp_path / f"none.{kind}"))
-    path.write_text("{")
-    with pytest.raises(InvalidArgument, match="describes no world"):
-        build_world(str(path))
+        build_world(str(tmp_path / "none.toml"))
 
 
 def test_environments_without_a_table_take_options():

@@ -6,7 +6,6 @@ import pytest
 import tacit
 from tacit import InvalidArgument
 from tacit.linear import LinearWorld, linear_from_tabular, simplex, two_state
-from tacit.registry import build_world
 from tacit.tabular.policy import Policy
 from tacit.tabular.spec import FiniteSpec
 from tests.tabular.families import drawn_worlds, factors, refuses
@@ -80,31 +79,11 @@ def test_what_an_agent_may_know():
     assert signed.optimal_value == 0.5
 
 
-BUILT_IN = {
-    "two_state": two_state,
-    "simplex": simplex,
-    "simplex_per_step": lambda: simplex(dimension=4, states=8, stationary=False, seed=3),
-}
-
-
-@pytest.fixture(params=BUILT_IN, scope="module")
-def world(request):
-    return BUILT_IN[request.param]()
-
-
 def myopic_value(world):
     """What pays most at once, from the model's tables."""
     H = world.spec.horizon
     actions = [world.model.mean_rewards_at(h).argmax(axis=1) for h in range(H)]
     return world.value(Policy.deterministic(actions, world.spec.actions))
-
-
-def test_the_name_rebuilds_the_world(world):
-    again = build_world(world.name)
-    assert again.name == world.name
-    assert again.spec == world.spec
-    assert (again.measures == world.measures).all()
-    assert (again.rewards == world.rewards).all()
 
 
 # Built-in worlds.

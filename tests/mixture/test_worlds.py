@@ -7,14 +7,12 @@ import pytest
 import tacit
 from tacit import InvalidArgument
 from tacit.mixture import MixtureSpec, MixtureWorld, hard_mixture, mixture_of_models
-from tacit.registry import build_world
 from tests.tabular.families import (
     drawn_worlds,
     mixture_from_tabular,
     parts,
     refuses,
     returns_have_the_exact_mean,
-    uniform,
 )
 
 # Worlds.
@@ -164,19 +162,6 @@ def unknowing_value(world):
         start=world.spec.start,
     )
     return world.value(believed.optimal_policy)
-
-
-def test_values_agree_with_each_other(world):
-    assert world.value(world.optimal_policy) == pytest.approx(world.optimal_value, abs=1e-12)
-    assert world.value(uniform(world)) == world.baseline_value
-    assert 0.0 == world.reference_value < world.baseline_value < 0.8 * world.optimal_value
-
-
-def test_the_name_rebuilds_the_world(world):
-    again = build_world(world.name)
-    assert again.name == world.name
-    assert again.spec == world.spec
-    assert (again.weights == world.weights).all()
 
 
 def test_probabilities_and_rewards_are_linear_in_the_features(world):

@@ -238,19 +238,6 @@ def test_guarantees(printed: bool, which: str, epsilon: float | None) -> None:
     assert guarantee.model == ("local" if which == "local" else "joint")
 
 
-def test_two_users_are_as_far_apart_as_is_accounted() -> None:
-    """p = B e_1 with q = +-X e: 4.5 B^4 at w = B / X, which pairs of users come close to."""
-    B, X, best = 3.0, 2.0, 0.0
-    w = B / X
-    for angle in np.linspace(0, math.pi, 181):
-        one = np.array([B, 0.0]), X
-        other = B * np.array([math.cos(angle), math.sin(angle)]), -X
-        gram = np.outer(one[0], one[0]) - np.outer(other[0], other[0])
-        cross = one[0] * one[1] - other[0] * other[1]
-        best = max(best, np.sum(gram**2) + w**2 * np.sum(cross**2))
-    assert 0.97 * 4.5 * B**4 < best <= 4.5 * B**4 * (1 + 1e-12)
-
-
 class Ones(Noise):
     """Noise of which every draw is 1, to see what multiplies it."""
 

@@ -1,8 +1,6 @@
 """What the tests of linear worlds and of mixtures share: worlds of both, by one name."""
 
 import math
-import subprocess
-import sys
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
@@ -147,15 +145,6 @@ def refuses(make, good, change, message):
     make(**good)
     with pytest.raises(InvalidArgument, match=message):
         make(**good | change)
-
-
-def imported_by(code, slow):
-    """Which of some slow modules are imported by a line of code."""
-    watched = f"import sys, tacit; {code}; print(*sorted({set(slow)!r} & set(sys.modules)))"
-    found = subprocess.run(
-        [sys.executable, "-c", watched], capture_output=True, text=True, check=True
-    )
-    return found.stdout.split()
 
 
 def taught(world, users=300_000):
