@@ -89,9 +89,6 @@ def test_the_shipped_package_works_without_a_clone(installed, tmp_path):
     assert (made.returncode, made.stderr) == (0, "")
 
 
-# The lists of pyproject.toml.
-
-
 def project() -> dict:
     return tomllib.loads((ROOT / "pyproject.toml").read_text())
 
@@ -128,9 +125,6 @@ def plain(requirement: str) -> str:
     """The name of a requirement, as indexes spell it."""
     name = requirement.partition(">")[0].partition("[")[0].strip()
     return name.lower().replace("_", "-")
-
-
-# What is tried elsewhere.
 
 
 def content() -> dict:

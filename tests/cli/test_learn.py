@@ -281,9 +281,6 @@ def test_a_mistake_is_one_line(mistake: str, app: Path) -> None:
     assert words in one_line(call("learn", app))
 
 
-# Policies.
-
-
 def test_policies_are_compared_by_what_they_do(tmp_path: Path) -> None:
     actions = np.random.default_rng(0).integers(0, 2, (H, 3))
     other = actions.copy()

@@ -67,9 +67,6 @@ def _number(values: np.ndarray) -> tuple[int | float, float]:
     return float(values @ weights), float(np.linalg.norm(values))
 
 
-# Agents.
-
-
 def watch(seen: Seen) -> AbstractContextManager[Any]:
     """All releases that agents are given within, in ``seen``."""
     commit = runs.release
@@ -178,9 +175,6 @@ WORK: dict[str, Callable[[], Numbers]] = {
     **{f"paper {name}": partial(record_paper, name) for name in PAPERS},
 }
 """Everything that is recorded, by name."""
-
-
-# Comparisons.
 
 
 def load() -> dict[str, dict[str, int | float]]:

@@ -128,9 +128,6 @@ def test_an_optimum_below_the_baseline_is_refused():
         assert result.regret[-1] == pytest.approx(regret, nan_ok=True)
 
 
-# Ours.
-
-
 @pytest.mark.parametrize("family", NAMES)
 def test_our_environments_are_their_worlds(family):
     for name, world in NAMES[family].items():

@@ -31,9 +31,6 @@ def sample(rng: np.random.Generator, users: int) -> Block:
     return Block(users, users_of(rng, users, S, A, H))
 
 
-# The statistic.
-
-
 @pytest.mark.parametrize(
     "statistic",
     [
@@ -74,9 +71,6 @@ def test_a_clip_does_not_look_at_what_it_weighs() -> None:
     paid = weighted_grams(world.features, paying)[0] @ world.rewards[0]
     assert np.abs(parts["rewards"][0] - paid).max() < 1_200
     assert visits.sum() < 0.9 * 4 * 200_000
-
-
-# The posterior.
 
 
 def test_without_data_samples_are_the_prior() -> None:
@@ -139,9 +133,6 @@ def test_one_model_for_all_steps_is_found_where_there_is_one(stationary: bool) -
     block = ReleasedOutcomes(parts["next"], parts["rewards"], 10.0, 10.0, 3_000, policy)
     found = posterior.worlds([block], posterior.first, rng)
     assert bool((found.measures[:, 0] == found.measures[:, 5]).all()) == stationary
-
-
-# The agent.
 
 
 @pytest.mark.slow

@@ -83,9 +83,6 @@ def random_world(
     )
 
 
-# References.
-
-
 def solved(gram: Floats, ridge: float, right: Floats) -> Floats:
     """(max(G, 0) + ridge I)^-1 times a vector."""
     values, vectors = np.linalg.eigh(gram)
@@ -328,8 +325,6 @@ def step_weights(variances: Floats) -> Floats:
                 weights[row, s, a] = min(max(typical / of_row[s, a], 0.05), 1.0)
     return weights
 
-
-# Agents.
 
 SIGNS = {LSVIUCB: (1, 0), LSVIUCBPlusPlus: (1, 0, -1)}
 SIZE = 12

@@ -50,8 +50,6 @@ def sample_of(S: int, A: int, H: int) -> Callable[[np.random.Generator, int], Bl
     return sample
 
 
-# Sensitivities, attacked.
-
 DESIGNS: list[tuple[str, Statistic]] = [
     ("per step", FeatureSums(PLAIN, H)),
     ("per step, signed", FeatureSums(SIGNED, H)),
@@ -91,9 +89,6 @@ def test_numbers_by_hand() -> None:
     assert bounds(turned) == pytest.approx((1.0, math.sqrt(2.0)))
     # One cell and one next state: nobody is farther from anybody than from nobody.
     assert bounds(FeatureSums([[[1.0]]], H)) == pytest.approx((math.sqrt(3 * H),) * 2)
-
-
-# Sensitivities, enumerated.
 
 
 @st.composite
@@ -139,9 +134,6 @@ def test_enumeration(case: tuple[Floats, int, dict[str, Any]], share: float | No
         assert of_replace == pytest.approx(1.0, rel=1e-8)
 
 
-# Hostile values.
-
-
 @settings(max_examples=60, deadline=None)
 @given(
     numbers=st.lists(st.sampled_from(HOSTILE), min_size=140, max_size=140),
@@ -171,8 +163,6 @@ def test_many_steps_do_not_add_up_to_rounding_errors() -> None:
         assert statistic.clips
         assert np.linalg.norm(statistic.vectors(sample), axis=1).max() <= clip
 
-
-# The clip that biases nothing.
 
 MEASURES = np.array([[0.8, 0.2], [0.1, 0.9]])
 THETA = np.array([0.9, 0.2])
@@ -210,9 +200,6 @@ def bias(pooled: bool, clip: float) -> float:
 @pytest.mark.parametrize("clip", [0.3, 1.3, 2.1])
 def test_what_follows_a_clipped_step_is_unbiased(pooled: bool, clip: float) -> None:
     assert bias(pooled, clip) < 1e-12
-
-
-# One number, computed in several ways.
 
 
 @pytest.mark.parametrize("options", [{}, {"pooled": True}, {"weights": STEPWISE}], ids=str)

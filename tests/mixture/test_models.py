@@ -255,9 +255,6 @@ def test_units_of_reward_features_do_not_matter(statistic: str) -> None:
     np.testing.assert_allclose(tables[0], tables[1], atol=1e-9)
 
 
-# Counts.
-
-
 @pytest.mark.parametrize("pooled", [True, False])
 @pytest.mark.parametrize("seed", range(2))
 def test_counts_are_regressed_on_as_in_plain_loops(seed: int, pooled: bool) -> None:

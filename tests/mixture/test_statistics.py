@@ -70,8 +70,6 @@ def sample_of(S: int, A: int, H: int) -> Callable[[np.random.Generator, int], Bl
     return sample
 
 
-# Sensitivities, attacked.
-
 WORLD = random_world(S, A, k, seed=2)
 FULL = random_world(S, A, k, seed=3, holes=0.0)
 # Two cells that oppose each other, in which users can stay.
@@ -101,9 +99,6 @@ def test_sensitivities_hold(statistic: Statistic, attained: float | None) -> Non
     sample = sample_of(*sizes, H)
     report = check_statistic(statistic, sample, users=150, rounds=60, attained=attained)
     assert min(report.tightness.values()) > 0.3
-
-
-# Sensitivities, enumerated.
 
 
 @st.composite
@@ -212,8 +207,6 @@ def test_what_opposes_is_exact_for_cones_and_for_pairs(angle: float) -> None:
     assert walks.opposed(cone(angle)) >= exact
     assert walks.opposed(3.0 * cone(angle, 2)) == pytest.approx(exact, abs=2e-3)
 
-
-# Paths.
 
 SUPPORT = np.array(
     [[[1, 1, 0], [1, 0, 0]], [[0, 1, 1], [1, 0, 1]], [[0, 0, 1], [1, 1, 1]]], dtype=bool
@@ -346,8 +339,6 @@ def test_a_policy_that_teaches_nothing_has_a_release() -> None:
         assert not sums.any()
 
 
-# Hostile values.
-
 HARD = [
     model_sums(WORLD, H, True),
     model_sums(WORLD, H, True, pooled=True, clip=0.5),
@@ -377,9 +368,6 @@ def test_many_steps_do_not_add_up_to_rounding_errors() -> None:
         assert np.linalg.norm(statistic.vectors(block), axis=1).max() <= clip
 
 
-# What is dropped.
-
-
 def test_impossible_transitions_are_dropped() -> None:
     world = random_world(S, A, k, seed=2)
     states, actions = np.indices((S, A)).reshape(2, -1)
@@ -406,8 +394,6 @@ def test_impossible_transitions_are_dropped() -> None:
     statistic = model_sums(world, 3, True)
     assert np.array_equal(statistic.total(one), statistic.total(late))
 
-
-# The clip that biases nothing.
 
 CHANCES = np.array([[[0.7, 0.3], [0.2, 0.8]], [[0.5, 0.5], [0.9, 0.1]]])
 ALONG = np.array([[[[0.6, -0.6]], [[-0.3, 0.3]]], [[[0.2, -0.2]], [[0.7, -0.7]]]])
@@ -453,9 +439,6 @@ def bias(pooled: bool, clip: float) -> float:
 @pytest.mark.parametrize("clip", [0.3, 1.3, 2.1])
 def test_what_follows_a_clipped_step_is_unbiased(pooled: bool, clip: float) -> None:
     assert bias(pooled, clip) < 1e-12
-
-
-# One number, computed in several ways.
 
 
 def by_hand(statistic: Any) -> tuple[Any, Any, list[tuple[Any, ...]]]:
@@ -551,9 +534,6 @@ def test_aggregates_drop_impossible_transitions() -> None:
     wild = Block(30, {"transitions": more, "rewards": rewards}, aggregate=True)
     statistic = model_sums(WORLD, 2, True, pooled=True)
     assert np.allclose(statistic.total(wild), statistic.total(counts))
-
-
-# Small worlds and refusals.
 
 
 def test_a_release_of_nothing_has_its_noise() -> None:

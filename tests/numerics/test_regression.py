@@ -68,8 +68,6 @@ def test_matrices_without_negative_eigenvalues_stay_as_they_are() -> None:
     assert positive_part(matrix) is matrix
 
 
-# Sums over blocks.
-
 Blocks = list[tuple[int, float]]
 BLOCKS = st.lists(st.tuples(st.integers(1, 10**6), st.floats(0.1, 1e3)), min_size=1, max_size=6)
 

@@ -94,9 +94,6 @@ def _masses(pure: bool, scale: float, count: int) -> list[str]:
     return []
 
 
-# Word by word.
-
-
 def _height(cells: Curve, x: Fraction) -> Decimal:
     """K f(x), by an exponential of our own choice of digits."""
     with localcontext() as context:

@@ -34,9 +34,6 @@ def test_a_check_that_breaks_is_a_failure() -> None:
     assert all("no real runs" in str(o.failure) for o in found)
 
 
-# Running sums.
-
-
 def streamed(counter: str) -> Callable[..., Any]:
     """Agents all of whose blocks go through one counter."""
 

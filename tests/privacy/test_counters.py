@@ -17,6 +17,7 @@ from tacit.privacy.counters.dense import sqrt_coefficients
 from tacit.privacy.errors import CheckFailed, DoubleSpend, HorizonExceeded, InvalidArgument
 from tacit.privacy.noise import Noise
 from tacit.testing.mechanisms import BasisNoise, audit_counter
+from tests.refusals import refusals
 from tests.testing.check_counter import check_counter
 
 GAUSSIAN = [Blocks, SmoothTree, NormalisedSquareRoot]
@@ -197,17 +198,13 @@ class SharedRows(Blocks):
         return super()._advance(fresh)
 
 
-@pytest.mark.parametrize(
-    ("mutant", "message"),
-    [
-        (SharedRows, r"shape \(2, 2\) is not linear in its own draws"),
-        (WrongStd, "standard deviation is"),
-        (NoHorizon, "horizon"),
-    ],
+test_broken_promises_are_caught = refusals(
+    lambda mutant: check_counter(mutant),
+    (SharedRows, r"shape \(2, 2\) is not linear in its own draws"),
+    (WrongStd, "standard deviation is"),
+    (NoHorizon, "horizon"),
+    error=CheckFailed,
 )
-def test_broken_promises_are_caught(mutant: type[Counter], message: str) -> None:
-    with pytest.raises(CheckFailed, match=message):
-        check_counter(mutant)
 
 
 @pytest.mark.parametrize("cls", EVERY)
@@ -267,9 +264,6 @@ def test_noise_out_of_range_is_refused(sensitivity: float, mu: float) -> None:
         Blocks(sensitivity, mu=mu)
 
 
-# The front door.
-
-
 def test_counter_picks_by_budget_and_length() -> None:
     budget = tacit.Budget(1.0, 1e-6)
     few = tacit.counter(budget, 1.0, 64)
@@ -312,22 +306,17 @@ def test_guarantee_of_a_counter() -> None:
         _ = Blocks(mu=1.0).guarantee
 
 
-@pytest.mark.parametrize(
-    ("arguments", "word"),
-    [
-        ({"sensitivity": 0.0, "mu": 1.0}, "sensitivity"),
-        ({"sensitivity": math.nan, "mu": 1.0}, "sensitivity"),
-        ({"mu": -1.0}, "mu"),
-        ({"mu": 1.0, "epsilon": 1.0}, "exactly one"),
-        ({}, "exactly one"),
-        ({"mu": 1.0, "releases": 0}, "releases"),
-        ({"mu": 1.0, "releases": 2.5}, "releases"),
-        ({"mu": 1.0, "shape": (0,)}, "shape"),
-    ],
+test_public_mistakes_name_the_argument = refusals(
+    lambda arguments: Blocks(**arguments),
+    ({"sensitivity": 0.0, "mu": 1.0}, "sensitivity"),
+    ({"sensitivity": math.nan, "mu": 1.0}, "sensitivity"),
+    ({"mu": -1.0}, "mu"),
+    ({"mu": 1.0, "epsilon": 1.0}, "exactly one"),
+    ({}, "exactly one"),
+    ({"mu": 1.0, "releases": 0}, "releases"),
+    ({"mu": 1.0, "releases": 2.5}, "releases"),
+    ({"mu": 1.0, "shape": (0,)}, "shape"),
 )
-def test_public_mistakes_name_the_argument(arguments: dict, word: str) -> None:
-    with pytest.raises(InvalidArgument, match=word):
-        Blocks(**arguments)
 
 
 def test_more_refusals() -> None:

@@ -249,9 +249,6 @@ def test_broken_filters_are_caught(mutant: type[JointCurator]) -> None:
     assert not transcript_audit(attack, 2, curator_class=mutant).passed
 
 
-# What attackers tried.
-
-
 @pytest.mark.parametrize("mu", [5e-324, 1e-200, 1e-13])
 def test_a_release_too_quiet_to_be_drawn_is_refused_for_nothing(mu: float) -> None:
     curator = JointDP(1.0, 1e-6).curator()
@@ -344,9 +341,6 @@ def test_odd_user_ids_and_tiny_budgets() -> None:
         JointDP(1.0, 1e-6, episodes_per_user=10**400)
 
 
-# Returning users.
-
-
 def test_returning_users_are_covered_at_user_level() -> None:
     """A user in three blocks: the audit changes all three at once."""
     model = JointDP(1.0, 1e-6, relation=Relation.ZERO_OUT, episodes_per_user=3)
@@ -428,9 +422,6 @@ def test_without_privacy_users_may_return() -> None:
     for _ in range(3):
         curator.add(values(1.0, 1.0), user_ids=["a", "a"])
         assert curator.release(SUM)["sum"].item() == 2.0
-
-
-# Values, noise and refusals.
 
 
 def test_a_release_states_the_noise_of_each_part() -> None:

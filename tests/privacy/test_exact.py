@@ -37,8 +37,6 @@ LOCAL = LocalDP(4.0, 1e-6)
 LAPLACE = LocalDP(4.0, 0.0)
 
 
-# The grid, to the last bit.
-
 GRAM = GramCross(2, 1, 3, weight=0.7)
 COUNTS = OneHotCounts(3, 4, valued=True)
 VISITS = VisitCounts(3, 2, 4)
@@ -149,9 +147,6 @@ def test_single_releases_add_integers_beyond_what_floats_hold() -> None:
     assert released == step * float(total)
 
 
-# Sensitivity of rounded vectors.
-
-
 def shift(statistic: Statistic, pair: Block, step: float) -> Floats:
     one, other = (
         grid_total(statistic, pair.take(slice(i, i + 1)), step).astype(float) for i in (0, 1)
@@ -241,9 +236,6 @@ def test_rounding_can_push_two_users_apart_by_all_that_is_added_for_it() -> None
     assert apart <= most == pytest.approx(60_004.1544, abs=1e-3)
 
 
-# Odd users, odd blocks.
-
-
 def test_hostile_users_empty_blocks_and_blocks_in_parts() -> None:
     statistic = ClippedSum(2)
     step = grid_step(statistic, "l2")
@@ -317,9 +309,6 @@ def test_sensitivities_beyond_any_grid_are_refused(radius: float) -> None:
     assert curator.spent(0) == 0.0
 
 
-# Accounts.
-
-
 def rounded_delta(sigma: float, epsilon: float, apart: int = 1) -> float:
     """The true delta of round(sigma Z) that is moved by ``apart``, by its masses."""
     reach = math.ceil(40.0 * sigma) + 10
@@ -344,9 +333,6 @@ def test_the_true_delta_is_within_the_claim(epsilon: float, delta: float) -> Non
         assert rounded_delta(sigma, epsilon, apart) <= delta * (1.0 + 1e-9)
 
 
-# The local model.
-
-
 @pytest.mark.parametrize("model", [LOCAL, LAPLACE], ids=["gaussian", "laplace"])
 def test_devices_report_on_the_grid(model: LocalDP) -> None:
     statistic = VISITS
@@ -369,9 +355,6 @@ def test_devices_report_on_the_grid(model: LocalDP) -> None:
     assert report(statistic, one, model).tobytes() != reports[0].tobytes()
 
 
-# Agents on vectors.
-
-
 LINE, CART = line(horizon=4), cartpole(horizon=4)
 
 
@@ -381,9 +364,6 @@ def test_clips_beyond_any_grid_are_refused_when_an_agent_is_made(monkeypatch, cl
     monkeypatch.setattr("tacit.continuous.fitted_functional_q.GRID", constants)
     with pytest.raises(InvalidArgument, match=r"clip .* no grid"):
         FittedFunctionalQ(line(horizon=4).spec, 60, JOINT)
-
-
-# Sums in floats.
 
 
 def test_chunks_are_as_small_as_their_bound_on_additions() -> None:

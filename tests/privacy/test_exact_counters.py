@@ -66,9 +66,6 @@ def factors(cls: type[Counter], releases: int, **cost: float) -> tuple[np.ndarra
     return b, np.linalg.solve(b, np.tri(releases))
 
 
-# Factors.
-
-
 @pytest.mark.parametrize("releases", [1, 2, 3, 8, 33, 64])
 @pytest.mark.parametrize("cls", HISTORY)
 def test_rounded_factors_multiply_to_prefix_sums(cls: type[Counter], releases: int) -> None:
@@ -122,9 +119,6 @@ def test_what_is_chosen_beats_the_square_root(releases: int, limit: float) -> No
     chosen = tacit.counter(budget, 1.0, releases)
     root = float((sqrt_coefficients(releases) ** 2).sum())
     assert chosen.std.max() <= limit * root / budget.mu
-
-
-# What is published.
 
 
 def _whole_stream(cls: type[Counter], items: np.ndarray, source: Noise) -> Counter:
@@ -184,9 +178,6 @@ def test_a_release_is_the_sum_and_b_times_the_noise(cls: type[Counter]) -> None:
     assert np.abs(np.stack(published) - expected).max() <= 1e-9 * np.abs(expected).max()
 
 
-# Neighbours.
-
-
 @pytest.mark.parametrize("cls", HISTORY)
 @pytest.mark.parametrize("size", [1, 3])
 def test_neighbours_are_no_further_apart_than_claimed(cls: type[Counter], size: int) -> None:
@@ -212,9 +203,6 @@ def test_neighbours_are_no_further_apart_than_claimed(cls: type[Counter], size: 
 def _seen(counter: Counter, items: np.ndarray) -> np.ndarray:
     stream(counter, items)
     return counter._seen[: len(items)]  # type: ignore[attr-defined]
-
-
-# Saves.
 
 
 @pytest.mark.parametrize("cls", GAUSSIAN)
@@ -250,9 +238,6 @@ def test_a_save_keeps_its_grid() -> None:
     for other in ([2.0 * step, scale], [step, 0.9 * scale]):
         with pytest.raises(CorruptFile, match="grid that it had"):
             revive_counter(meta | {"calibration": other}, arrays, Noise(1))
-
-
-# The front door, and refusals.
 
 
 def test_real_and_simulated_counters_say_which_they_are() -> None:
@@ -311,9 +296,6 @@ def test_what_does_not_fit_is_refused_before_anything_is_drawn() -> None:
         Optimal(releases=65, mu=1.0)
     with pytest.raises(InvalidArgument, match=r"2,048 .*smooth tree"):
         NormalisedSquareRoot(releases=2049, mu=1.0)
-
-
-# Properties.
 
 
 @settings(max_examples=100, deadline=None)

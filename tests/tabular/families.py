@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 import tacit
-from tacit import InvalidArgument
 from tacit.linear import LinearWorld, linear_from_tabular
 from tacit.mixture import MixtureWorld
 from tacit.mixture.worlds import _simplex
@@ -138,13 +137,6 @@ def mixture_from_tabular(world: Any, known_rewards: bool = False) -> MixtureWorl
 LINEAR = Family("linear", LinearWorld, "features", factors, linear_from_tabular)
 MIXTURE = Family("mixture", MixtureWorld, "transition_features", parts, mixture_from_tabular)
 FAMILIES = [pytest.param(family, id=family.name) for family in (LINEAR, MIXTURE)]
-
-
-def refuses(make, good, change, message):
-    """What is good is taken, and a change of it is refused."""
-    make(**good)
-    with pytest.raises(InvalidArgument, match=message):
-        make(**good | change)
 
 
 def taught(world, users=300_000):

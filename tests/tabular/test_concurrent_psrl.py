@@ -140,9 +140,6 @@ def test_large_blocks_are_counted_whole() -> None:
     assert world.value(agent.greedy_policy) > 0.999 * world.optimal_value
 
 
-# What is made of releases.
-
-
 def empty(shape: tuple[int, int, int]) -> SpikeSlabPosterior:
     return SpikeSlabPosterior.prior(VisitEstimate.empty(shape))
 

@@ -32,9 +32,6 @@ def after_blocks(agent: UCBVI, world: TabularWorld, blocks: int, seed: int = 0) 
     return agent
 
 
-# What is planned.
-
-
 def nearest_distribution(counts: list[float]) -> list[float]:
     """The nearest non-negative counts of the same sum, by bisection, as a distribution."""
     total = sum(counts)
@@ -168,9 +165,6 @@ def test_without_noise_the_greedy_policy_becomes_optimal() -> None:
     assert result.greedy_score > 0.99
 
 
-# That it learns.
-
-
 def users_to_90(
     privacy: Any, users: int, stationary: bool, seeds: int = 5, **options: Any
 ) -> float:
@@ -194,9 +188,6 @@ def users_to_90(
 
 def test_it_learns_riverswim_with_a_thousand_users() -> None:
     assert users_to_90(JointDP(10.0, 1e-6), 10_000, stationary=True) <= 1_200
-
-
-# Arguments, and going on.
 
 
 @pytest.mark.parametrize(

@@ -73,8 +73,6 @@ def test_health_coach_is_what_its_story_says():
     assert (actions[:, 3] == 0).all()
 
 
-# Own worlds.
-
 STAY_OR_SWAP = np.stack([np.eye(2), np.eye(2)[::-1]], axis=1)
 
 
@@ -99,8 +97,6 @@ def test_rewards_with_several_values():
     rewards = world.simulate(constant(world, 0), 1000, np.random.default_rng(0)).rewards
     assert set(rewards.ravel().tolist()) == {0.0, 0.5, 1.0}
 
-
-# Files.
 
 DESCRIPTION = {
     "horizon": 3,

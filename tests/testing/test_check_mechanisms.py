@@ -18,8 +18,6 @@ from tacit.privacy.standard import ClippedSum, GramCross, OneHotCounts
 from tacit.privacy.statistic import Block, Statistic
 from tacit.testing.sample_users import HOSTILE_FLOATS, hostile_blocks
 
-# Statistics.
-
 
 def values(rng: np.random.Generator, users: int) -> Block:
     return Block(users, {"values": rng.normal(size=(users, 3)) * 3.0})

@@ -96,9 +96,6 @@ def test_whole_noise_of_any_scale_is_played(first: float) -> None:
     assert costs == pytest.approx([1.0, 1e-5], rel=1e-9)
 
 
-# The empirical audit.
-
-
 def test_empirical_bound_holds_at_its_stated_rate() -> None:
     """At confidence 0.9, 400 audits of N(0,1) against N(1,1).
 
