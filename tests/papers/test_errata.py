@@ -9,10 +9,9 @@ import pytest
 from numpy.typing import NDArray
 
 from tacit.papers import chowdhury_tabular_2021 as tabular
-from tacit.papers import wang_functional_2019 as functional
 from tacit.papers import zhou_mixture_2022 as mixture
 from tacit.papers.result import Sizes
-from tacit.privacy.budget import Budget, epsilon_from_mu
+from tacit.privacy.budget import Budget
 from tacit.privacy.noise import Noise
 
 Floats = NDArray[np.float64]
@@ -53,20 +52,6 @@ def test_the_mixture_noise_proves_less_than_is_claimed(H: int) -> None:
     words = [zcdp, printed.of[1].gram, corrected.of[1].gram]
     found = [float(cell) for cell in row[0].strip("|").split("|")[2:]]
     assert found == pytest.approx(words, rel=5e-3)
-
-
-def test_noise_of_public_code_from_its_law() -> None:
-    """LDP-UCRL-VTR: |p| and |q| at most H, both with noise sigma, in each step of a report."""
-    H, delta = 6, 0.01
-    sigma = 4 * H**3 * math.sqrt(2 * math.log(2.5 * H / delta))
-    mu = math.sqrt(H * 2 * (H**2 + H**2 / 2) ** 2) / sigma
-    less = Budget(1.0, delta).mu / mu
-    page = (Path(__file__).parents[2] / "docs/papers/zhou_mixture_2022.md").read_text()
-    assert f"{mu:.4f}-GDP for a nominal epsilon 1" in page
-    assert f"epsilon {epsilon_from_mu(mu, delta):.3f} at its delta = 0.01" in page
-    assert f"could be {less:.0f} times smaller" in page
-    page = (Path(__file__).parents[2] / "docs/papers/wang_functional_2019.md").read_text()
-    assert f"exp(-{functional.Setting(k=2.3).beta:,.0f} |x - y|)" in page
 
 
 def test_pages_have_the_stored_regrets() -> None:
