@@ -56,6 +56,7 @@ def ActionCentred(
     *,
     own: bool = True,
     report: float = 0.0,
+    by_feature: bool = False,
     schedule: str | Schedule = "auto",
     seed: int = 0,
     noise_seed: int | None = None,
