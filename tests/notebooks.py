@@ -31,7 +31,7 @@ def run(name: str, folder: Path) -> Any:
         if cell.cell_type == "code":
             cell.outputs = []
     where = {"metadata": {"path": str(folder)}}
-    NotebookClient(notebook, timeout=300, kernel_name="python3", resources=where).execute()
+    NotebookClient(notebook, timeout=1200, kernel_name="python3", resources=where).execute()
     return notebook
 
 

@@ -80,7 +80,7 @@ def tacit_of(installed: Path, cwd: Path, *arguments: str) -> subprocess.Complete
         capture_output=True,
         text=True,
         check=False,
-        timeout=120,
+        timeout=600,
     )
 
 

@@ -19,7 +19,7 @@ def program(*arguments, **options):
         capture_output=True,
         text=True,
         check=False,
-        timeout=120,
+        timeout=600,
         **options,
     )
 
