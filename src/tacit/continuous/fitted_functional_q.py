@@ -25,10 +25,10 @@ from tacit.continuous.estimate import (
     GRID_ENDS,
     MAP,
     Basis,
-    SweepEvidence,
     Filter,
     Posterior,
     SweepAnswer,
+    SweepEvidence,
     visible_gram,
 )
 from tacit.continuous.features import Grid, default_polynomial
