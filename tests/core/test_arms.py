@@ -9,6 +9,7 @@ import pytest
 
 import tacit
 from tacit import Block, InvalidArgument, JointDP, Policy, Relation, check_statistic
+from tacit.continuous import line
 from tacit.core.agent import open_run
 from tacit.core.arms import (
     BASELINE,
@@ -21,6 +22,8 @@ from tacit.core.arms import (
     OfComponents,
     takes_over,
 )
+from tacit.core.world import simulate
+from tacit.published import load
 from tacit.tabular import riverswim
 from tacit.tabular.visits import VisitCounts
 
@@ -158,3 +161,26 @@ def test_a_run_with_arms_goes_on_from_its_store(tmp_path) -> None:
     assert again.guarantee.epsilon == pytest.approx(1.0)
     with pytest.raises(InvalidArgument, match="other arguments"):
         tacit.UCBVI(world.spec, 4000, JOINT, baseline=ALWAYS[1], holdout=0.2, store=str(file))
+
+
+def test_arms_of_any_policy(tmp_path) -> None:
+    """Users on a line are split over arms by simulation, and a device reads all of them."""
+    world, rng = line(), np.random.default_rng(0)
+    privacy = JointDP(10.0, 1e-6)
+    agent = tacit.ModelPosterior(world.spec, 1500, privacy, holdout=0.1, noise_seed=1)
+    result = tacit.run(agent, world, progress=False)
+    best, random = result.greedy_value, world.baseline_value
+    assert result.values[-1] == pytest.approx(0.9 * best + 0.1 * random, rel=0.03)
+    low, high = agent.arms.gain((CHALLENGER,)).interval(0.999)
+    assert 0.0 < low < best - random < 1.2 * high
+    agent.publish(tmp_path / "arms.json", force=True)
+    read = load(tmp_path / "arms.json")
+    assert read.weights == pytest.approx(agent.policy.weights)
+    same = [read.components[m].act(0, [x]) for m in (1,) for x in (0.1, 0.9)]
+    assert same == [agent.policy.act(0, [x], None, 1) for x in (0.1, 0.9)]
+    for form in ("episodes", "streamed"):
+        block = simulate(world, agent.policy, 200, rng, form)
+        parts = list(block.parts()) if form == "streamed" else [block]
+        drawn = np.concatenate([part["components"] for part in parts])
+        assert block.users == len(drawn) == 200
+        assert 2 < (drawn == 0).sum() < 60

@@ -206,6 +206,10 @@ class BoxAlgorithm(Algorithm[S]):
 
     def behaviour(self) -> QPolicy:
         """Every action with the same chance."""
+        return self.uniform()
+
+    def uniform(self) -> QPolicy:
+        """Every action with the same chance."""
         return QPolicy.uniform(self.spec.dimension, self.spec.actions)
 
     def check_gaussian(self, statistic: str) -> None:

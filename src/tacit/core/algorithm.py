@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeAlias, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from tacit.core.world import mixture
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.statistic import Statistic
 from tacit.privacy.validation import checked_number, steady_repr, whole_number
@@ -152,6 +153,10 @@ class Algorithm(ABC, Generic[S]):
     def init(self) -> S:
         """State before any data."""
 
+    def begin(self) -> Any:
+        """State of a new run: :meth:`init`, and what is kept beside it."""
+        return self.init()
+
     @abstractmethod
     def plan(self, state: S, last: Plan | None, at: Progress, rng: np.random.Generator) -> Plan:
         """Policies of a state.
@@ -245,7 +250,7 @@ class Algorithm(ABC, Generic[S]):
 
     def mixture(self, policies: Sequence[Any], chances: Floats) -> Any:
         """The policy whose users follow one of several, drawn for their whole episode."""
-        raise InvalidArgument(f"{self.name} serves one policy at a time: no arms")
+        return mixture(policies, chances)
 
     @property
     def unit(self) -> str:

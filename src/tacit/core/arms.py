@@ -306,17 +306,19 @@ class ArmMemory:
 class _Arming(Algorithm[Any]):
     """Serves an algorithm's policies beside a baseline; mixed into its class by :func:`armed`."""
 
+    ends_greedy = True
+
     def __init__(self, problem: Any, options: Any) -> None:
         self.arms: Arms = problem.arms
-        self.ends = self.arms.ends(problem.spec)
+        self._returns_between = self.arms.ends(problem.spec)
         if problem.privacy.private and not problem.privacy.joint:
             raise InvalidArgument("arms need JointDP or NonPrivate: devices report once")
         super().__init__(problem, options)
         if self.counter != "blocks":
             raise InvalidArgument(f"arms need single blocks, and {self.name} has running sums")
 
-    def init(self) -> ArmState:
-        return ArmState(super().init())  # type: ignore[safe-super]
+    def begin(self) -> ArmState:
+        return ArmState(super().begin())
 
     def successor_state(self, state: ArmState) -> ArmState:
         return replace(state, inner=super().successor_state(state.inner))
@@ -347,7 +349,7 @@ class _Arming(Algorithm[Any]):
             block: How many they are.
             rng: Of the algorithm.
         """
-        memory, share, (low, high) = plan.memory, self.arms.share, self.ends
+        memory, share, (low, high) = plan.memory, self.arms.share, self._returns_between
         centre = (low + high) / 2.0
         if state.looks:  # the mean of all that was released, which is public
             found = [look.moments(ARMS)[0] for look in state.looks]
@@ -383,6 +385,8 @@ class _Arming(Algorithm[Any]):
             at: Where the run stands.
             rng: Of the algorithm.
         """
+        if not isinstance(state, ArmState):
+            return super().plan(state, last, at, rng)
         before: ArmMemory | None = None if last is None else last.memory
         inner_plan = None if before is None else before.inner
         inner = super().plan(state.inner, inner_plan, at, rng)  # type: ignore[safe-super]
@@ -396,7 +400,8 @@ class _Arming(Algorithm[Any]):
                 changed = served
         changed = served if serving is None else changed
         free = 1.0 - self.arms.holdout
-        tried = free * self.arms.explore * min(1.0, 2.0 * changed / served)
+        more = self.block_users(at) > 0  # after the last block nobody explores
+        tried = free * self.arms.explore * min(1.0, 2.0 * changed / served) * more
         half = 0.5 * tried if state.looks else 0.0  # a first greedy policy follows from nothing
         chances = np.array([0.0, free - tried, half, tried - half])
         if self.judges:  # its own policies are as cautious
@@ -408,8 +413,9 @@ class _Arming(Algorithm[Any]):
         baseline = self.uniform() if self.arms.baseline is None else self.arms.baseline
         served_by = {BASELINE: baseline, SERVING: serving, CHALLENGER: inner.greedy}
         arms = [arm for arm in served_by if chances[arm] > 0.0]
-        own = [*getattr(inner.policy, "components", (inner.policy,))]
-        weights = chances[EXPLORING] * getattr(inner.policy, "weights", np.ones(1))
+        several = hasattr(inner.policy, "components")
+        own = [*inner.policy.components] if several else [inner.policy]
+        weights = chances[EXPLORING] * (inner.policy.weights if several else np.ones(1))
         policies = [*(served_by[arm] for arm in arms), *own]
         policy = self.mixture(policies, np.concatenate([chances[arms], weights]))
         arm_of = (*arms, *[EXPLORING] * len(own))

@@ -168,7 +168,7 @@ class StoredRun:
         """The first checkpoint of a new run; makes its counter, too, where it has one."""
         algorithm, rng = self.algorithm, self.algorithm.problem.rng()
         if start is None:
-            state, at, plan = algorithm.init(), Progress(), None
+            state, at, plan = algorithm.begin(), Progress(), None
         else:
             state, at, plan = start.state, start.at, start.plan
         # A first plan is made where there is none, or where the last one explores no more.

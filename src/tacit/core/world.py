@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, Literal, Protocol, TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 
+from tacit.core.public_file import published, published_bytes, write_published
 from tacit.data.episodes import Episodes, VectorEpisodes
-from tacit.privacy.statistic import Block
+from tacit.privacy.statistic import Block, Floats, StreamedBlock
 
 Form: TypeAlias = Literal["episodes", "streamed", "counts", "pooled"]
 """Forms of simulated users: episodes one by one, the same made part by part, exact sums per step,
@@ -79,3 +84,90 @@ class SamePeople(Protocol):
             rng: Of the people.
             form: See :meth:`World.simulate`.
         """
+
+
+@dataclass(frozen=True, eq=False)
+class PolicyMixture:
+    """Policies of any kind, of which a user draws one and follows it for a whole episode.
+
+    Tables have a :class:`~tacit.tabular.policy.MixedPolicy`, which worlds simulate at once.
+
+    Attributes:
+        components: the policies.
+        weights: with which chance each is drawn.
+        version: which policy of its agent it is; components have the same.
+    """
+
+    components: tuple[Any, ...]
+    weights: Floats
+    version: int = 0
+
+    def as_version(self, version: int) -> PolicyMixture:
+        """The same policy by another number."""
+        parts = tuple(part.as_version(version) for part in self.components)
+        return replace(self, components=parts, version=version)
+
+    def relabelled(self, permutation: Sequence[int]) -> PolicyMixture:
+        """The same where action ``a`` is called ``permutation[a]``."""
+        parts = tuple(part.relabelled(permutation) for part in self.components)
+        return replace(self, components=parts)
+
+    def drawn(self, users: int, rng: np.random.Generator) -> NDArray[np.int64]:
+        """The components of users, as their devices draw them."""
+        return rng.choice(len(self.weights), size=users, p=self.weights)
+
+    def act(self, step: int, state: Any, rng: np.random.Generator | None, component: int) -> Any:
+        """The action of the component that was drawn for the episode."""
+        return self.components[component].act(step, state, rng)
+
+    def publish(self, path: str | os.PathLike[str]) -> None:
+        """Writes the public file, with a file of each component in it."""
+        parts = [published_bytes(part, {}).decode() for part in self.components]
+        write_published(
+            path, self.version, {"parts": np.array(parts), "weights": self.weights}, kind="arms"
+        )
+
+
+def mixture(policies: Sequence[Any], chances: Floats) -> PolicyMixture:
+    """The policy whose users follow one of several, by chances in proportion to these."""
+    weights = published().check_mixed(len(policies), chances / chances.sum())
+    version = policies[0].version
+    return PolicyMixture(tuple(p.as_version(version) for p in policies), weights, version)
+
+
+def simulate(
+    world: World | SamePeople, policy: Any, users: int, rng: np.random.Generator, form: Form
+) -> Data:
+    """Episodes of new users of a policy; those of a mixture are split over its components.
+
+    Args:
+        world: Of the users.
+        policy: That serves them.
+        users: How many.
+        rng: Of the users, and of what they draw.
+        form: Form of the data; see :meth:`World.simulate`.
+    """
+    if not isinstance(policy, PolicyMixture):
+        return world.simulate(policy, users, rng, form)
+    split, parts = rng.multinomial(users, policy.weights).tolist(), list[Block]()
+    for component, count in enumerate(split):
+        data = world.simulate(policy.components[component], count, rng, form) if count else None
+        if data is not None:
+            block = data if isinstance(data, Block) else data.block()
+            parts.append(_drawn(block, component))
+    if any(isinstance(part, StreamedBlock) for part in parts):
+        return StreamedBlock(users, lambda: (piece for part in parts for piece in _pieces(part)))
+    names = parts[0].arrays
+    return Block(users, {name: np.concatenate([part[name] for part in parts]) for name in names})
+
+
+def _pieces(block: Block) -> Iterator[Block]:
+    return block.parts() if isinstance(block, StreamedBlock) else iter((block,))
+
+
+def _drawn(block: Block, component: int) -> Block:
+    """A block whose users all drew one component."""
+    if isinstance(block, StreamedBlock):
+        return StreamedBlock(block.users, lambda: (_drawn(p, component) for p in block.parts()))
+    column = np.full(block.users, component, dtype=np.int64)
+    return Block(block.users, {**block.arrays, "components": column}, block.aggregate)

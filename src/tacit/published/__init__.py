@@ -9,6 +9,7 @@ A published file is public: an npz archive of plain arrays, never pickled, or a 
   ``action_labels``;
 * ``"mixed"`` for several tables, of which a user follows one: the same with an axis of components
   in front, and ``weights`` to draw one by;
+* ``"arms"`` for policies of any kind: ``parts``, the JSON text of each, and ``weights``;
 * ``"gains"`` for control: ``gains``, (horizon, controls, states), and ``noise``;
 * ``"q"`` for states that are vectors: ``weights`` (actions, features), ``epsilon``,
   ``preference``, and ``features`` with its parameters (see :func:`.policies.features`);

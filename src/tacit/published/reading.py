@@ -132,6 +132,10 @@ def _decode(stored: Arrays, most_bytes: int) -> Published | PublishedTrial:
         return _table(stored, version)
     if kind == "mixed":
         return _mixed(stored, version)
+    if kind == "arms":
+        texts = stored["parts"].ravel().tolist()[:_MOST_COMPONENTS]
+        several: Any = tuple(_loaded(str(text).encode(), most_bytes)[0] for text in texts)
+        return PublishedMixed(several, check_mixed(len(several), stored["weights"]), version)
     if kind == "gains":
         check_numbers("gains", stored["gains"], 3)
         return PublishedGains(stored["gains"], number(stored, "noise"), version)

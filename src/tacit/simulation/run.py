@@ -27,7 +27,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit.core.stored_run import warn_of_budget
-from tacit.core.world import Data, Form, SamePeople, World
+from tacit.core.world import Data, Form, PolicyMixture, SamePeople, World, simulate
 from tacit.data.episodes import Episodes, VectorEpisodes
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.models import Privacy
@@ -131,6 +131,11 @@ def run(
     served, values, greedy_values = [0], list[float](), list[float]()
     spent = dict.fromkeys(("evaluate", "simulate", "learn"), 0.0)
 
+    def value_of(policy: Any) -> float:
+        if not isinstance(policy, PolicyMixture):
+            return float(world.value(policy))
+        return float(policy.weights @ [value_of(part) for part in policy.components])
+
     def published(policy: Any, greedy: Any) -> Any:
         """The policy that serves users now, in the world's labels; tells its and the other's value.
 
@@ -140,7 +145,7 @@ def run(
         own = [policy, greedy] if users_world is None else users_world.translated(policy, greedy)
         for kept, key, each in zip((values, greedy_values), keys, own, strict=True):
             if key is None or key not in known:
-                known[key] = float(world.value(each))
+                known[key] = value_of(each)
             kept.append(known[key])
         facts = name, world.name, seed, len(values) - 1, served[-1]
         found = values[-1], greedy_values[-1]
@@ -156,7 +161,7 @@ def run(
             policies, form = (agent.policy, agent.greedy_policy), agent.data_format
             policy = published(*policies)
             times.append(time.perf_counter())
-            data = (cohort or world).simulate(policy, block, rng, form)
+            data = simulate(cohort or world, policy, block, rng, form)
             data = data if users_world is None else users_world.relabelled(data)
             times.append(time.perf_counter())
             agent.learn(data)
