@@ -1,7 +1,5 @@
 """Devices in JavaScript: under Node against a running service, and in a browser."""
 
-from __future__ import annotations
-
 import functools
 import http.server
 import json
