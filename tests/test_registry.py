@@ -93,7 +93,7 @@ def test_a_text_builds_its_world_and_the_worlds_name_builds_it_again(text, name)
         "simplex:dimension=4,states=8,stationary=false,seed=3",
         "hard_mixture:dimension=3,horizon=4,per_step=true,gap=0.1,seed=2",
         "mixture_of_models:dimension=3,states=6,seed=2,known_rewards=false",
-        "micro_randomised:contexts=3,linear=true,burden=0.01,looks=0.5:1",
+        "micro_randomised:decisions=20,effect=0.1",
     ],
 )
 def test_a_name_says_all_of_a_world_and_its_values_agree(name):

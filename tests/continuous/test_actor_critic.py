@@ -1,12 +1,21 @@
 """Private policy gradients: derivatives, sensitivity, budgets, what is learnt, and policies."""
 
+from __future__ import annotations
+
 from functools import partial
 
 import numpy as np
 import pytest
 
 from tacit import ActorCritic, JointDP, NonPrivate, Relation, check_statistic, published
-from tacit.continuous import ActionBox, BoxSpec, GaussianPolicy, Grid, SoftmaxPolicy, line
+from tacit.continuous import (
+    ActionBox,
+    BoxSpec,
+    GaussianPolicy,
+    Grid,
+    SoftmaxPolicy,
+    line,
+)
 from tacit.continuous.actor_critic import PolicyGradients
 from tacit.continuous.kernel_features import Custom
 from tacit.continuous.stochastic_policy import normals

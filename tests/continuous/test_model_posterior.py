@@ -1,5 +1,7 @@
 """The agent with a model: worlds, what it asks, how it estimates and plans, what it learns."""
 
+from __future__ import annotations
+
 import math
 from dataclasses import replace
 from functools import partial
@@ -30,11 +32,17 @@ TEN = JointDP(10.0, 1e-6)
 SHORT = pendulum(horizon=6)
 
 
+# Specs.
+
+
 def test_specs_are_equal_if_they_do_the_same() -> None:
     assert pendulum().spec == pendulum().spec
     assert replace(pendulum().spec, reward=lambda s, a, t: -(s[:, 0] ** 2)) != pendulum().spec
     with pytest.raises(InvalidArgument, match="angle must be in"):
         SmoothSpec((0.0,), (1.0,), 2, 5, angles=(0,))
+
+
+# Exploring.
 
 
 def test_actions_are_held_as_often_as_it_says() -> None:
@@ -51,6 +59,9 @@ def test_actions_are_held_as_often_as_it_says() -> None:
         assert (tries[:, explorers] == action).mean() == pytest.approx(1 / 3, abs=0.02)
     changes = (tries[1:] != tries[:-1])[:, explorers].mean(axis=0)
     assert changes.max() > 0.3 > 0.05 > changes.min()
+
+
+# What is asked.
 
 
 def moments(spec: Any = SHORT.spec, rewards: bool = False, seed: int = 0) -> TransitionMoments:
@@ -132,6 +143,9 @@ def test_values_that_are_no_numbers_count_as_nobody() -> None:
     assert np.isfinite(moments().vectors(Block(5, arrays))).all()
 
 
+# How it estimates and plans.
+
+
 def test_chance_is_told_from_what_is_not_known_yet() -> None:
     """Moves that are mostly chance: the rest is found, and is not taken for what is unknown."""
     spec = SmoothSpec((-2.0,), (2.0,), 2, 20)
@@ -199,6 +213,9 @@ def test_a_plan_solves_bellmans_equation() -> None:
         expected = paid + kept * (planner.grid(here) @ Q.max(axis=0))
         np.testing.assert_allclose(Q[action, some], expected, atol=0.01)
     assert world.value(QPolicy(planner.grid, Q)) > -110.0
+
+
+# What it learns, says, refuses and saves.
 
 
 def test_swings_up_a_pendulum_privately() -> None:

@@ -1,5 +1,7 @@
 """Agents: blocks become policies, and whatever happens, the store is gone on with."""
 
+from __future__ import annotations
+
 import threading
 import warnings
 from pathlib import Path
@@ -79,6 +81,9 @@ def test_other_arguments_are_refused_by_name(tmp_path: Path) -> None:
     Adds(SPEC, 30, PRIVATE, store=tmp_path / "app.db", name="nudges")
     with pytest.raises(InvalidArgument, match="the run 'nudges' in this store has other arguments"):
         Adds(SPEC, 40, PRIVATE, store=tmp_path / "app.db", name="nudges")
+
+
+# The two commits.
 
 
 @pytest.mark.parametrize("where", ["", "runs.db"])
@@ -299,6 +304,8 @@ def test_two_agents_of_one_run_fill_blocks_together(tmp_path: Path) -> None:
     assert [row.users for row in rows] == [10] * 12 + [0]
     assert ledger.verify(agents[0].store) == []
 
+
+# Warnings, before anything has happened.
 
 RIVER = tacit.tabular.riverswim(states=3, horizon=4).spec
 

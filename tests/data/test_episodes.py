@@ -237,6 +237,9 @@ def test_the_report_counts_like_somebody_who_looks_at_every_entry(seed, users):
         validate_episodes(Episodes(np.zeros((1, 3)), np.zeros((1, 2)), np.zeros((1, 2))), SPEC)
 
 
+# States that are vectors.
+
+
 def vectors(users=4, steps=3):
     rng = np.random.default_rng(0)
     actions = rng.integers(0, 3, (users, steps))

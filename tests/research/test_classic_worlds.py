@@ -1,5 +1,7 @@
 """Worlds of classic control: steps are Gymnasium's, and values are right."""
 
+from __future__ import annotations
+
 import math
 from typing import Any
 
@@ -22,7 +24,10 @@ def controller(world: Any) -> QPolicy:
 
 @pytest.mark.parametrize(
     ("name", "make", "loop", "angles"),
-    [("MountainCar-v0", mountain_car, "climb", ()), ("Pendulum-v1", pendulum, "swing", (0,))],
+    [
+        ("MountainCar-v0", mountain_car, "climb", ()),
+        ("Pendulum-v1", pendulum, "swing", (0,)),
+    ],
 )
 def test_steps_are_those_of_gymnasium(name: str, make: Any, loop: str, angles: Any) -> None:
     env: Any = gymnasium.make(name).unwrapped
@@ -61,6 +66,9 @@ def test_any_torque_moves_a_pendulum_as_numbered_ones_do() -> None:
     paid = few.spec.rewards(states, torques, one)
     np.testing.assert_allclose(any_torque.spec.rewards(states, numbers, two), paid, atol=1e-12)
     assert any_torque.name.endswith("continuous=true")
+
+
+# CartPole.
 
 
 def test_carts_move_as_in_gymnasium() -> None:

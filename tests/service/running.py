@@ -1,5 +1,7 @@
 """A service that listens on this machine, in a thread of the test."""
 
+from __future__ import annotations
+
 import contextlib
 import socket
 import threading

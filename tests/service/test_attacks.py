@@ -1,5 +1,7 @@
 """A hostile campaign against a service: every byte gets a typed answer, and nothing changes."""
 
+from __future__ import annotations
+
 import contextlib
 import http.client
 import json

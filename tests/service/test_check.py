@@ -1,5 +1,7 @@
 """``tacit serve``'s chores: the check, tokens, and mistakes in the file."""
 
+from __future__ import annotations
+
 import contextlib
 import json
 import os

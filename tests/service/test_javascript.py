@@ -1,5 +1,7 @@
 """Devices in JavaScript: under Node against a running service, and in a browser."""
 
+from __future__ import annotations
+
 import functools
 import http.server
 import json

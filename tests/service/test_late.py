@@ -1,5 +1,7 @@
 """Late rewards over HTTP: decisions and outcomes that come apart."""
 
+from __future__ import annotations
+
 import json
 import sqlite3
 from contextlib import closing

@@ -1,5 +1,7 @@
 """Mixed policies over HTTP: devices draw with their own randomness, and say what they drew."""
 
+from __future__ import annotations
+
 import re
 from pathlib import Path
 

@@ -1,5 +1,7 @@
 """Who is who: people by their own tokens, and what nobody else learns of them."""
 
+from __future__ import annotations
+
 import base64
 import contextlib
 import functools

@@ -1,5 +1,7 @@
 """The service over HTTP: who is taken, what is published, and what is refused."""
 
+from __future__ import annotations
+
 import contextlib
 import json
 import socket

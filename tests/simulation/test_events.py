@@ -1,5 +1,7 @@
 """What a run tells while it goes on, and that a text and a seed mean one thing everywhere."""
 
+from __future__ import annotations
+
 import json
 import logging
 

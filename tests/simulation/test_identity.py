@@ -1,5 +1,7 @@
 """What is known by content: nothing that was edited is merged, reused or drawn as one line."""
 
+from __future__ import annotations
+
 import importlib
 import json
 import pickle

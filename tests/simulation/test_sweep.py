@@ -1,5 +1,7 @@
 """Sweeps: the same results whoever runs them, none of them twice."""
 
+from __future__ import annotations
+
 import json
 import os
 import pickle

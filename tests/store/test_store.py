@@ -1,5 +1,7 @@
 """Stores: transactions, accounts, blocks, forgetting, and the ledger that says what happened."""
 
+from __future__ import annotations
+
 import os
 import shutil
 import sqlite3
@@ -268,6 +270,9 @@ def test_secrets_are_closed_with_a_key(tmp_path: Path) -> None:
     assert b"drawn noise" not in (tmp_path / "runs.db").read_bytes()
     with pytest.raises(InvalidArgument, match="another key"):
         Store(tmp_path / "runs.db", secret=fernet.Fernet.generate_key())
+
+
+# Witnesses.
 
 
 def test_an_older_copy_is_not_opened_where_a_witness_saw_more(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+import tacit
 from tacit.privacy.errors import InvalidArgument
 from tacit.simulation.run import run
 from tacit.trial.worlds import micro_randomised
@@ -89,6 +90,14 @@ def test_propensities_are_of_the_actions_taken():
 def test_impossible_trials_are_refused(wrong):
     with pytest.raises(InvalidArgument):
         micro_randomised(**wrong)
+
+
+def test_names_rebuild_worlds():
+    world = micro_randomised(contexts=3, linear=True, burden=0.01, looks=(0.5, 1))
+    again = tacit.world(world.name)
+    assert again.name == world.name
+    assert again.spec == world.spec
+    assert again.optimal_value == world.optimal_value
 
 
 class Uniform:
