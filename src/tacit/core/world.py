@@ -116,9 +116,9 @@ class PolicyMixture:
         """The components of users, as their devices draw them."""
         return rng.choice(len(self.weights), size=users, p=self.weights)
 
-    def act(self, step: int, state: Any, rng: np.random.Generator | None, component: int) -> Any:
+    def act(self, step: int, state: Any, rng: Any, *component: int) -> Any:
         """The action of the component that was drawn for the episode."""
-        return self.components[component].act(step, state, rng)
+        return self.components[component[0]].act(step, state, rng)
 
     def publish(self, path: str | os.PathLike[str]) -> None:
         """Writes the public file, with a file of each component in it."""
@@ -147,8 +147,6 @@ def simulate(
         rng: Of the users, and of what they draw.
         form: Form of the data; see :meth:`World.simulate`.
     """
-    if not isinstance(policy, PolicyMixture):
-        return world.simulate(policy, users, rng, form)
     split, parts = rng.multinomial(users, policy.weights).tolist(), list[Block]()
     for component, count in enumerate(split):
         data = world.simulate(policy.components[component], count, rng, form) if count else None

@@ -161,7 +161,9 @@ def run(
             policies, form = (agent.policy, agent.greedy_policy), agent.data_format
             policy = published(*policies)
             times.append(time.perf_counter())
-            data = simulate(cohort or world, policy, block, rng, form)
+            of, asked = cohort or world, (policy, block, rng, form)
+            arms = isinstance(policy, PolicyMixture)
+            data = simulate(of, *asked) if arms else of.simulate(*asked)
             data = data if users_world is None else users_world.relabelled(data)
             times.append(time.perf_counter())
             agent.learn(data)
