@@ -33,6 +33,7 @@ import numpy as np
 from tacit.core.algorithm import BlockInfo
 from tacit.core.world import World
 from tacit.privacy.budget import Guarantee, Relation
+from tacit.privacy.distributed import SumPlan
 from tacit.privacy.errors import CheckFailed, InvalidArgument
 from tacit.privacy.local import noise_scale, report
 from tacit.privacy.noise import Noise
@@ -42,7 +43,15 @@ from tacit.testing.check_agent import Outcome, agent_outcomes, require_releases
 from tacit.testing.check_statistic import check_statistic
 from tacit.testing.mechanisms import EmpiricalAudit, audit_samples
 from tacit.testing.recording import RecordingCurator, digest_of
-from tacit.testing.release_noise import Flips, Measured, Tally, measured, noise_failures
+from tacit.testing.release_noise import (
+    Flips,
+    Measured,
+    Tally,
+    demanded_shares,
+    measured,
+    noise_failures,
+    secure_sum,
+)
 from tacit.testing.sample_users import raw_block, sampler_of, with_row
 
 Unit: TypeAlias = Literal["mu", "epsilon"]
@@ -57,6 +66,8 @@ _CONFIDENCE = 0.9999
 
 # Statistics that are attacked at most, one by one.
 _ATTACKED = 6
+# Devices of an audited secure sum: so many that some need not be honest.
+_DEVICES = 20
 # A threshold is chosen on one half of the runs and judged on the other.
 _FEWEST_RUNS = 20
 _NOISE_SEEDS = 1 << 24
@@ -142,11 +153,6 @@ class _AgentAuditor:
         self.privacy: Any = agent.privacy
         if not self.privacy.private:
             raise InvalidArgument(f"privacy is {self.privacy!r}: there is nothing to audit")
-        if self.privacy.devices_add and not self.privacy.local:
-            raise InvalidArgument(
-                "an audit looks at a curator or at single reports, and distributed noise is in "
-                "neither: audit the agent under JointDP, whose statistics are the same"
-            )
         self.pure, self.norm = self.privacy.needs_l1, self.privacy.norm
         self.name: str = agent.name
         self.guarantee: Guarantee = agent.guarantee
@@ -175,7 +181,7 @@ class _AgentAuditor:
     @property
     def claimed(self) -> float:
         """The claimed cost of one episode, in mu or epsilon."""
-        if self.privacy.local:
+        if self.privacy.devices_add:
             return float(self.privacy.report_cost)
         limit = float(self.privacy.episode_limit)
         return limit if self.pure else math.sqrt(limit)
@@ -185,9 +191,9 @@ class _AgentAuditor:
         relation, norm = self.privacy.relation, self.norm
         if self.privacy.reports_bits:
             return self.claimed
-        if self.privacy.local:
+        if self.privacy.devices_add:
             asked = next(p.statistic for p in self.records if block == p.block)
-            return asked.sensitivity(relation, norm) / noise_scale(asked, self.privacy)
+            return asked.sensitivity(relation, norm) / self._claimed_scale(asked)
         run = measured(self.recorder)
         costs = [
             abs(one.gains[block]) * self._of(one, run, block).sensitivity(relation, norm)
@@ -195,6 +201,13 @@ class _AgentAuditor:
             if one.gains.get(block)
         ]
         return math.fsum(costs) if self.pure else math.hypot(*costs)
+
+    def _claimed_scale(self, statistic: Statistic) -> float:
+        """Of the noise in a report, or in a secure sum from its honest devices alone."""
+        if self.privacy.local:
+            return noise_scale(statistic, self.privacy)
+        step = SumPlan.of(statistic, self.privacy, _DEVICES).step
+        return step * demanded_shares(statistic, self.privacy, _DEVICES, step)[2]
 
     def elsewhere(self) -> bool:
         """Whether the first run, by way of a store, is another one without."""
@@ -246,7 +259,7 @@ class _AgentAuditor:
 
     def _asked(self, block: int) -> list[tuple[Statistic, float]]:
         """The queries of a block in the first run, and how loud their releases are."""
-        if self.privacy.local:
+        if self.privacy.devices_add:
             return [(p.statistic, 1.0) for p in self.records if block == p.block][:1]
         return [
             (one.record.statistic, one.gains[block])
@@ -267,7 +280,7 @@ class _AgentAuditor:
             runs: with each of them.
             advance: is told how many runs are done.
         """
-        measure = self._device if self.privacy.local else self._run
+        measure = self._device if self.privacy.devices_add else self._run
         seen: tuple[list[_Seen], list[_Seen]] = [], []
         bits = self.privacy.reports_bits
         noise, wrong = Tally("laplace" if self.pure and not bits else "normal"), list[str]()
@@ -333,9 +346,18 @@ class _AgentAuditor:
     def _device(
         self, block: int, pair: Block, which: int, noise_seed: int, noise: Tally, wrong: list[str]
     ) -> _Seen:
-        """One report of one of the two, from her device."""
+        """One report of one of the two, from her device, or a sum that her share is in."""
         statistic = next(p.statistic for p in self.records if block == p.block)
         user, privacy, seen = pair.take(slice(which, which + 1)), self.privacy, _Seen(self.pure)
+        if not privacy.local:
+            honest = max(1, math.ceil(privacy.honest * _DEVICES))
+            others = with_row(self.blocks[block].take(slice(0, honest)), 0, user)
+            _, added, words = secure_sum(statistic, others, privacy, _DEVICES)
+            wrong += words
+            first, second = statistic.contributions(pair)
+            noise.add(added)
+            seen.add(added, (first - second) / self._claimed_scale(statistic), which)
+            return seen
         sent = report(statistic, user, privacy, noise_seed=noise_seed)
         truth = statistic.contributions(pair)
         if privacy.reports_bits:
@@ -345,7 +367,7 @@ class _AgentAuditor:
             noise.add((sent - chances[which]) / np.sqrt(chances[which] * (1.0 - chances[which])))
             seen.add_bits(sent, chances)
             return seen
-        scale = noise_scale(statistic, privacy)
+        scale = self._claimed_scale(statistic)
         noise.add((sent - truth[which]) / scale)
         seen.add((sent - truth[which]) / scale, (truth[0] - truth[1]) / scale, which)
         return seen
