@@ -247,7 +247,7 @@ def noise_begins_anew(curator: Any, draw: Any, scale: float, size: int) -> Any:
 
 def test_noise_that_was_drawn_before_is_found() -> None:
     found = noise_of("UCBVI", runs=1, bug=noise_begins_anew)
-    assert found[0] == "releases 0 and 1 have the same noise"
+    assert found[0] == "release 1 has the noise of another one"
     assert_checked(Planted(noise_begins_anew, "UCBVI", ("noise",)))
 
 

@@ -497,8 +497,8 @@ def _replay(trial: Trial, what: str, users: Sequence[Block], warn: Warn = "alway
     for place, (asked, also) in enumerate(zip(mine, theirs, strict=False)):
         require(
             asked.request == also.request,
-            f"{same}, and yet another statistic, block, weight or cost was asked for at release "
-            f"{place}",
+            f"{same}, and yet another statistic or block was asked, or its users, cost or noise "
+            f"are other ones, at release {place}",
         )
     as_many = len(mine) == len(theirs)
     require(as_many, f"{what}: {len(theirs)} releases instead of {len(mine)}")
@@ -676,6 +676,11 @@ def _check_successor(trial: Trial, path: Path, ids: Sequence[str]) -> None:
         with contextlib.suppress(HorizonExceeded):
             agent.learn(block)
             raise CheckFailed("an agent that has a successor takes users")
+        if trial.privacy.episodes_per_user == 1 and half:
+            again = of_version(block, heir.policy.version) if "versions" in block.arrays else block
+            receipt = heir.learn(again.take(slice(half, None)), ids[half:])
+            refused = receipt.refused + receipt.retired == block.users - half
+            require(refused, "a successor takes people again who had spent their budget before")
         check_ledger(heir)
     check_ledger(agent)
     agent.store.close()

@@ -95,16 +95,21 @@ def measured(recorder: RecordingCurator) -> list[Measured]:
     return sorted(found, key=lambda m: m.place)
 
 
-def noise_failures(run: Sequence[Measured]) -> list[str]:
-    """Where the noise of a run is not what was drawn, or was drawn before, in words."""
+def noise_failures(run: Sequence[Measured], before: dict[bytes, object] | None = None) -> list[str]:
+    """Where the noise of a run is not what was drawn, or was drawn before, in words.
+
+    Args:
+        run: its releases.
+        before: noise of runs before, by its bytes, which it is added to.
+    """
     found = [one.wrong for one in run if one.wrong is not None]
-    seen: dict[bytes, int] = {}
+    seen = {} if before is None else before
     for one in run:
+        mine = object()
         for draw in one.record.drawn:
-            first = seen.setdefault(draw.values.tobytes(), one.place)
             # Few numbers repeat by chance.
-            if draw.values.size > 3 and first != one.place:
-                found.append(f"releases {first} and {one.place} have the same noise")
+            if draw.values.size > 3 and seen.setdefault(draw.values.tobytes(), mine) is not mine:
+                found.append(f"release {one.place} has the noise of another one")
     return found
 
 
