@@ -1,7 +1,5 @@
 """Mistakes are one line and an exit code, before anything runs."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.cli.calls import BUDGET, call, one_line, run
@@ -10,6 +8,7 @@ MISTAKES = {
     "unknown agent option": (("--agent", "scripted:x=1"), "no option 'x'; it takes never"),
     "no number": (("--epsilon", "one"), "'--epsilon': 'one' must be a number"),
     "wrong delta": (("--delta", "1"), "delta is 1.0, but must be 0, or from"),
+    "a budget of none": (("--privacy", "none"), "--privacy none has no budget"),
     "no users": (("--users", "0"), "'--users': it must be an integer in 1..1"),
     "wrong seed": (("--seed", "-1"), "'--seed': it must be an integer in 0..1"),
     "wrong privacy": (("--privacy", "total"), "privacy must be joint or local"),
@@ -23,6 +22,7 @@ OTHERS = {
     "no runs": (("plot", "file", "--output", "x.png"), "'file': not a file of runs"),
     "no kind": (("show", "thing", "x"), "what to show must be"),
     "no optimum": (("plan", "--world", "unknown", *BUDGET), "no known optimum"),
+    "a plan of none": (("plan", "--world", "two_coins", "--privacy", "none", *BUDGET), "no budget"),
     "no sweep": (("sweep", "file"), "'file' is not TOML"),
     "a sweep's key": (("sweep", "keys.toml"), "has 'colour'; it may have worlds"),
     "a sweep's seeds": (("sweep", "seeds.toml"), "seeds must be an integer >= 0"),
