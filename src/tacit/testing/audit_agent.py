@@ -340,8 +340,8 @@ class _AgentAuditor:
         # Her version is that of the block.
         data[block] = with_row(data[block], 0, pair.take(slice(which, which + 1)))
         start = self.starts[0]
-        if self.agent.algorithm.counter == "blocks":
-            # Noise is fresh for every block: others need not be learnt from once more.
+        if self.agent.algorithm.counter == "blocks" and noise_seed > 2:
+            # Noise is fresh for every block: others are learnt from once with each user.
             data, start, block = [data[block]], self.starts[block], 0
         recorder = replayed(self.agent, data, self._noise(noise_seed), start)
         seen, run = _Seen(self.pure), measured(recorder)

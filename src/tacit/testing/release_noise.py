@@ -87,7 +87,7 @@ def measured(recorder: RecordingCurator) -> list[Measured]:
             streams.setdefault(same, []).append((place, record))
         elif isinstance(curator, JointCurator) or not (
             (isinstance(curator, LocalCurator) and curator.privacy.reports_bits)
-            or curator.made in recorder.blocks[curator, record.block].arrays
+            or getattr(curator, "made", "") in recorder.blocks[curator, record.block].arrays
         ):
             found.append(_of_block(recorder, place, record))
     for records in streams.values():
