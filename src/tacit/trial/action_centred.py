@@ -79,7 +79,7 @@ class ActionCentred(Algorithm[TrialState]):
     >>> from tacit.trial import TrialSpec
     >>> agent = ActionCentred(TrialSpec(140, 8), 80, JointDP(1.0, 1e-6), noise_seed=0)
     >>> agent.block_users, agent.users, agent.guarantee.unit
-    (80, 240, "one person's whole history, over all 3 looks")
+    (80, 160, "one person's whole history, over all 2 looks")
     """
 
     name = "action_centred"

@@ -19,7 +19,7 @@ import numpy as np
 
 from tacit.privacy.statistic import Floats
 
-PRIOR = 0.3  # standard deviation of an effect, in deviations of rewards
+PRIOR = 0.5  # standard deviation of an effect, in deviations of rewards
 STAYED = 0.85  # decisions that people make, of those planned
 
 
