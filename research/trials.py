@@ -205,9 +205,9 @@ def _intervals() -> Iterator[Trial]:
         world = _world(decisions, average, average=average, rate=rate, looks=1, contexts=2)
         cells = tuple(map(str, (people, decisions, rate, average or "none")))
         yield Drawn(cells, world, people, "action_centred:report=1.0", runs, (1.0, 5.0))
-    for people, decisions, more in ((300, 140, ""), (1000, 140, ""), (300, 140, ",linear=True")):
-        world = _world(decisions, 0.1, looks=1) + more
-        cells = (str(people), str(decisions), "linear" if more else "0.5", "0.1 by feature")
+    for people, more in ((300, ""), (1000, ""), (300, ",linear=True")):
+        world, kind = _world(140, 0.1, looks=1) + more, "linear" if more else "0.5"
+        cells = (str(people), "140", kind, "0.1 by feature")
         agent = "action_centred:report=1.0,by_feature=True"
         yield Drawn(cells, world, people, agent, 150 if people > 300 else 400, (1.0, 5.0))
 

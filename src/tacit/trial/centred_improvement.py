@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.random import Generator
 
 from tacit.core.algorithm import BlockInfo, BlockSizes, Floats, Plan, Progress
 from tacit.privacy.curator import Release
@@ -91,12 +92,7 @@ class CentredImprovement(FiniteAlgorithm[TrialState]):
         return CentredScores(*sizes, discount=discount, linear=False, table=table)
 
     def update(
-        self,
-        state: TrialState,
-        plan: Plan,
-        release: Release,
-        block: BlockInfo,
-        rng: np.random.Generator,
+        self, state: TrialState, plan: Plan, release: Release, block: BlockInfo, rng: Generator
     ) -> TrialState:
         """The posterior with one more block, of other people.
 
@@ -110,14 +106,10 @@ class CentredImprovement(FiniteAlgorithm[TrialState]):
         chances = plan.policy.table()[0]
         spread = 1.0 - (chances**2).sum(axis=1).mean()
         information = self.spec.horizon * float(spread / (2.0 if self.spec.actions == 2 else 1.0))
-        noise = float(np.max(release.std["scores"]))
-        found = LookEvidence(release["scores"], noise, block.users, information)
-        evidence = (*state.evidence, found)
+        evidence = (*state.evidence, LookEvidence.of(release, information))
         return TrialState(posterior(evidence, self.shape, _WIDE, apart=True), evidence)
 
-    def plan(
-        self, state: TrialState, last: Plan | None, at: Progress, rng: np.random.Generator
-    ) -> Plan:
+    def plan(self, state: TrialState, last: Plan | None, at: Progress, rng: Generator) -> Plan:
         """Chances of being better, at all steps alike, with a floor and without.
 
         Args:
