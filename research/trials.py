@@ -62,8 +62,7 @@ class Trial:
     def agent_of(self, epsilon: float | None, seed: int = 0) -> Any:
         """At a budget."""
         privacy = NonPrivate() if epsilon is None else joint(epsilon)
-        world, choice = world_of(self.world), choose_agent(self.agent)
-        return choice.build(world.spec, self.people, privacy, seed)
+        return choose_agent(self.agent).build(world_of(self.world).spec, self.people, privacy, seed)
 
     def run(self, epsilon: float | None, seed: int) -> tuple[float, float]:
         """Scores of the last greedy policy, and of what people got."""
