@@ -1,10 +1,10 @@
 """Learning from a log that is there already: learn from some users, judge by others.
 
 The users of a log come in two blocks. The first is learnt from: it yields policies between what
-people do today and the boldest that the evidence speaks for. The second, other users, judges them
-all in one release (:class:`~tacit.tabular.return_statistics.WeightedReturns`), together with what
-is done today; the one with the highest proven value is recommended if that is above today's. A user
-is in one block, so each has the whole budget and the guarantee is that of one release.
+people do today and the boldest that the evidence speaks for. The second, other users, judges how
+much better they all are in one release (:class:`~tacit.tabular.return_statistics.RobustGains`); the
+one with the highest proven gain is recommended if that is above zero. A user is in one block, so
+each has the whole budget and the guarantee is that of one release.
 """
 
 from __future__ import annotations
@@ -38,9 +38,8 @@ from tacit.tabular.policy import Policy, uniform_policy
 from tacit.tabular.return_statistics import (
     ActionCounts,
     Interval,
-    WeightedReturns,
+    RobustGains,
     propensities,
-    value_intervals,
 )
 from tacit.tabular.spec import FiniteSpec
 
@@ -132,6 +131,7 @@ class Candidates:
 
     tables: Floats  # (K, F, S, A), their probabilities by phase
     moments: Floats  # (K,), second moments of an episode's weights, as predicted
+    bias: Floats  # (K,), how far the mean of what is measured may be from the gain
 
 
 @dataclass(frozen=True, eq=False)
@@ -229,44 +229,46 @@ class OfflineAlgorithm(FiniteAlgorithm[OfflineState]):
     def first_queries(self, behaviour: Floats) -> Queries[Any]:
         """Queries to the first block, under today's behaviour; returns what they taught."""
 
-    def judge(self, judged: Any, state: OfflineState, failure: float) -> Queries[list[Interval]]:
-        """Queries to the second block; returns intervals of all gains, and of today's value.
+    def judge(
+        self, judged: Candidates, state: OfflineState, failure: float
+    ) -> Queries[list[Interval]]:
+        """Query to the second block; returns intervals of all gains, and of today's value.
 
         Args:
-            judged: :class:`Candidates` of the plan.
+            judged: policies of the plan.
             state: what the first block taught.
             failure: how probable it may be that any interval is wrong.
         """
-        statistic = self._weighted(judged, state.bounds)
+        statistic, R = self.gains(judged, state.bounds), self.spec.most_return
         release = yield Query(statistic)
-        slack = slack_of(statistic, statistic.horizon, release.users)
-        *values, today = value_intervals(release, statistic, failure, slack)
-        return [*(_sum(value, today, -1.0) for value in values), today]
+        slack = slack_of(statistic, self.spec.horizon, release.users)
+        *gains, today = statistic.intervals(release, failure, slack)
+        found = list[Interval]()
+        for gain, bias in zip(gains, judged.bias, strict=True):
+            ends = np.clip([gain.low - bias, gain.high + bias], -R, R - today.low).tolist()
+            found.append(Interval(float(np.clip(gain.estimate, *ends)), *ends))
+        return [*found, today]
 
-    def _weighted(self, judged: Candidates, bounds: Floats) -> WeightedReturns:
-        """Query to the second block; today's policy comes last, and is never weighted."""
-        tables = judged.tables
-        bounds = np.broadcast_to(bounds, np.broadcast_shapes(bounds.shape, tables.shape[1:]))
-        ratios = np.divide(
-            tables, bounds, out=np.zeros((len(tables), *bounds.shape)), where=bounds > 0
-        )
-        ratios = np.concatenate([ratios, np.ones((1, *bounds.shape))])
-        R, n, K = self.spec.most_return, self.schedule.blocks[1], len(ratios)
+    def gains(self, judged: Any, bounds: Floats) -> RobustGains:
+        """Query to the second block: by paths, under upper bounds of today's probabilities."""
+        tables, R, n = judged.tables, self.spec.most_return, self.schedule.blocks[1]
+        shape, K = np.broadcast_shapes(bounds.shape, tables.shape[1:]), len(tables)
+        ratios = np.broadcast_to(tables, (K, *shape))
+        if self.how != "logged":  # where the statistic itself divides
+            ratios = np.divide(ratios, bounds, out=np.zeros((K, *shape)), where=bounds > 0)
         # Noise and range cost about (4 sqrt(2 K) / mu + 15) M / n, a return about R / sqrt(4 n).
         noise = 4.0 * math.sqrt(2.0 * K) / self.privacy.episode_mu + 15.0
-        usual = 4.0 * math.sqrt(n) / (2.0 * noise)
-        cuts = [max(1.5, usual * math.sqrt(moment)) for moment in judged.moments]
-        largest = ratios.reshape(K, ratios.shape[1], -1).max(axis=2)
-        steps = self.spec.horizon if ratios.shape[1] == 1 else 1
-        with np.errstate(over="ignore", divide="ignore"):
-            most = np.exp(np.minimum(steps * np.log(largest).sum(axis=1), 500.0))
-        most = R * np.clip(most, 1e-3, [*cuts, 1.0])
-        if self.how == "logged":
-            # The statistic itself divides, by what each step's probability was.
-            ratios[:-1] = np.broadcast_to(tables, ratios[:-1].shape)
-            most = R * np.array([*cuts, 1.0])
-            return WeightedReturns(ratios, most, R, self.spec.horizon, logged=K - 1)
-        return WeightedReturns(ratios, most, R, self.spec.horizon)
+        cuts = np.maximum(1.5, 2.0 * math.sqrt(n) / noise * np.sqrt(judged.moments))
+        if self.how != "logged":
+            steps = self.spec.horizon if shape[0] == 1 else 1
+            with np.errstate(divide="ignore"):
+                most = steps * np.log(ratios.max(axis=(2, 3))).sum(axis=1)
+            cuts = np.clip(np.expm1(np.minimum(most, 500.0)), 1e-3, cuts)
+        ranges = [[-R, R * cut] for cut in cuts] + [[-R * cut, R] for cut in cuts]
+        nothing, S = np.zeros((K, 1, shape[1], shape[2] + 1)), self.spec.states
+        ratios = np.concatenate([ratios, nothing[:, :, :, :1].repeat(shape[0], 1)], axis=3)
+        tables = ratios, np.zeros((K, 1, S)), nothing, np.array(ranges), R, self.spec.horizon
+        return RobustGains(*tables, paths=True, logged=self.how == "logged")
 
     # What follows.
 
@@ -369,7 +371,8 @@ class TiltedPolicies(ABC):
             if not betas or 10.0**low > 1.05 * betas[-1]:
                 betas.append(10.0**low)
         tables = np.stack([self.tilted(beta) for beta in betas])
-        return Candidates(tables, np.array([*map(self.moment, tables)]))
+        moments = np.array([*map(self.moment, tables)])
+        return Candidates(tables, moments, np.zeros(len(tables)))
 
 
 class PlannedPolicies(TiltedPolicies):
