@@ -39,6 +39,7 @@ from tacit.tabular.return_statistics import (
     ActionCounts,
     Interval,
     RobustGains,
+    fit_of,
     propensities,
 )
 from tacit.tabular.spec import FiniteSpec
@@ -51,6 +52,8 @@ if TYPE_CHECKING:
 _MOMENTS = (1.1, 1.3, 1.7, 2.5, 5.0, 12.0)
 # Where behaviour is unknown, its share of the budget, and that of the failure probability.
 _COUNTED, _DOUBTED = 0.2, 0.2
+# Where it is known, the share for a check; a log that fits has a lower probability than this.
+_CHECKED, _MISFIT = 0.01, 1e-6
 # States times actions up to which a log's transitions are counted.
 FEW_CELLS = 500
 # Larger blocks are made part by part, where users are simulated.
@@ -106,11 +109,14 @@ class Recommendation:
     learnt: int  # how many users it was learnt from
     judged: int  # how many other users it was judged by
     behaviour: str  # "known", "logged" (propensities of every step), or "unknown"
+    fit: float | None = None  # chance that actions of this behaviour look as different; None: open
     guarantee: Guarantee | None = field(default=None, repr=False)  # for every user of the log
 
     @property
     def verdict(self) -> str:
         """In words."""
+        if self.fit is not None and self.fit < _MISFIT:
+            return "No recommendation: the log's users did not behave as it was said."
         sides = f"{self.gain} more than {self.today} today"
         if self.better:
             return f"Better than today with probability {self.confidence:g}: {sides}."
@@ -142,6 +148,7 @@ class OfflineState:
     bounds: Floats  # upper bounds of them, by which returns are weighted
     learnt: Any = None  # what the first block taught; none before it
     judged: Candidates | None = None  # policies that the second block judged; none before it
+    fit: float | None = None  # of what was said of behaviour, where that was checked
     gains: tuple[Interval, ...] = ()  # of these policies
     today: Interval | None = None  # value of what is done today
 
@@ -208,16 +215,20 @@ class OfflineAlgorithm(FiniteAlgorithm[OfflineState]):
         """
         failure = 1.0 - self.options.confidence
         if state.learnt is None:
-            left = 1.0
-            if self.how != "known":
-                logged, doubted = self.how == "logged", _DOUBTED * failure
+            left, known = 1.0, self.how == "known"
+            if not known or len(self.behaviour) == 1:
+                share, doubted = _CHECKED if known else _COUNTED, _DOUBTED * failure
+                logged = self.how == "logged"
                 counts = ActionCounts(self.allowed, self.spec.horizon, logged=logged)
-                release = yield Query(counts, share=_COUNTED)
-                noise = float(np.max(release.std["counts"]))
-                found = propensities(release["counts"], noise, self.allowed, doubted)
-                behaviour, bounds = (table[np.newaxis] for table in found)
-                state = replace(state, behaviour=behaviour, bounds=bounds)
-                left -= _COUNTED
+                release = yield Query(counts, share=share)
+                noise, left = float(np.max(release.std["counts"])), left - share
+                if known:
+                    fit = fit_of(release["counts"], noise, self.allowed, self.behaviour[0])
+                    state = replace(state, fit=fit)
+                else:
+                    found = propensities(release["counts"], noise, self.allowed, doubted)
+                    behaviour, bounds = (table[np.newaxis] for table in found)
+                    state = replace(state, behaviour=behaviour, bounds=bounds)
             learnt = yield from _scaled(self.first_queries(state.behaviour), left)
             return replace(state, learnt=learnt)
         if self.how == "unknown":
@@ -302,7 +313,8 @@ class OfflineAlgorithm(FiniteAlgorithm[OfflineState]):
             return None
         best = max(range(len(state.gains)), key=lambda k: state.gains[k].low)
         bold = max(range(len(state.gains)), key=lambda k: state.gains[k].estimate)
-        new, better = self._policy(state.judged.tables[best]), state.gains[best].low > 0.0
+        fits = state.fit is None or state.fit >= _MISFIT
+        new, better = self._policy(state.judged.tables[best]), state.gains[best].low > 0.0 and fits
         promising = state.gains[bold].estimate > 0.0
         today = self._policy(state.behaviour)
         return Recommendation(
@@ -318,6 +330,7 @@ class OfflineAlgorithm(FiniteAlgorithm[OfflineState]):
             learnt=self.schedule.blocks[0],
             judged=self.schedule.blocks[1],
             behaviour=self.how,
+            fit=state.fit,
         )
 
     def _policy(self, table: Floats) -> Policy:
@@ -455,19 +468,21 @@ def learn_offline(
     episodes: Episodes,
     spec: FiniteSpec,
     privacy: Privacy,
-    behaviour: Policy | Literal["uniform", "unknown"] | ArrayLike,
+    behaviour: Policy | Literal["uniform", "logged", "unknown"] | ArrayLike,
     *,
     agent: Callable[..., Agent] | None = None,
     confidence: float = 0.95,
     seed: int = 0,
     noise_seed: int | None = None,
     store: Store | FilePath = "",
+    name: str = "run",
 ) -> Recommendation:
     """Learns a policy from a log, and says whether it is better than what the log's users got.
 
     Most users, drawn by a public seed, are learnt from, the others judge. Somebody with
     several episodes is in one half, and judges with her first one, since intervals are about
-    people who are independent. All users pay the whole budget once.
+    people who are independent. All users pay the whole budget once: a run that its store has is
+    asked no more, and tells what it found.
 
     Args:
         episodes: the log; with ``user_ids`` where users have several episodes.
@@ -475,7 +490,8 @@ def learn_offline(
         privacy: JointDP with delta > 0, or NonPrivate.
         behaviour: what the users of the log were served: a policy, ``"uniform"`` over what states
             allow, or ``"unknown"``; or propensities (users, H), the probability with which every
-            step's action was chosen, where the log has them.
+            step's action was chosen, or ``"logged"`` for those of the episodes. A policy that is
+            the same at all steps is checked: one that does not fit the log is no recommendation.
         agent: ``tacit.PessimisticVI`` (the default where states are few),
             ``tacit.PessimisticImprovement`` (where they are many), or for specs of linear MDPs
             ``tacit.PessimisticLSVI``.
@@ -483,6 +499,7 @@ def learn_offline(
         seed: of the split and of ties; public.
         noise_seed: reproducible noise, for simulations only: it protects no user.
         store: Where the run and what was spent are kept: a store, a file, a URL, or memory.
+        name: of the run in its store.
 
     >>> import tacit
     >>> world = tacit.tabular.random_mdp(states=5, actions=3, horizon=3, seed=1)
@@ -503,11 +520,15 @@ def learn_offline(
     elif not getattr(learner, "offline", False):
         raise InvalidArgument(f"agent must be one that learns from logs, got {agent!r}")
     seed = whole_number("seed", seed, least=0)
-    propensities = None
-    if not isinstance(behaviour, (Policy, str)):
-        propensities = as_numbers("behaviour", behaviour)
-        require_shape("behaviour", propensities, episodes.actions.shape)
-        behaviour = "logged"
+    given: Any = (
+        episodes.propensities if isinstance(behaviour, str) and behaviour == "logged" else behaviour
+    )
+    if given is None:
+        raise InvalidArgument("behaviour is 'logged', but these episodes have no propensities")
+    logged = None
+    if not isinstance(given, (Policy, str)):
+        logged, behaviour = as_numbers("behaviour", given), "logged"
+        require_shape("behaviour", logged, episodes.actions.shape)
     most = getattr(privacy, "episodes_per_user", 0) or episodes.users
     learnt, judges = _split(episodes, np.random.default_rng([seed, 5]), learner.judging, most)
     rows = np.concatenate([learnt, judges])
@@ -521,12 +542,13 @@ def learn_offline(
         seed=seed,
         noise_seed=noise_seed,
         store=store,
+        name=name,
     )
-    for part in (learnt, judges):
+    for part in (learnt, judges)[made.releases :]:
         taken = episodes.take(part)
         data = taken.block()
-        if propensities is not None:
-            data = Block(data.users, {**data.arrays, "propensities": propensities[part]})
+        if logged is not None:
+            data = Block(data.users, {**data.arrays, "propensities": logged[part]})
         if refused := made.learn(data, taken.user_ids).refused:
             raise BudgetExceeded(f"{refused} of these users have spent their budgets in this store")
     algorithm: Any = made.algorithm

@@ -21,7 +21,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import betaincinv, ndtri
+from scipy.special import betaincinv, ndtr, ndtri
 
 from tacit.privacy.budget import Relation
 from tacit.privacy.curator import Release
@@ -451,3 +451,23 @@ def propensities(
     raw = np.where(allowed, np.maximum(x, 0.0), 0.0) + prior
     estimates = raw / raw.sum(axis=1, keepdims=True)
     return estimates, np.where(allowed, np.maximum(bounds, 1e-12), 0.0)
+
+
+def fit_of(counts: Floats, noise: float, allowed: NDArray[np.bool_], behaviour: Floats) -> float:
+    """Chance that users of a behaviour (S, A) would have counts as far from what it says.
+
+    Args:
+        counts: noisy numbers of users by allowed pair.
+        noise: standard deviation of each.
+        allowed: which pairs are allowed, (S, A).
+        behaviour: said probabilities.
+
+    By the farthest of m cells, in standard deviations of sampling and noise: m times as likely.
+    """
+    x, b = np.zeros(allowed.shape), behaviour
+    x[allowed] = counts
+    n, several = x.sum(axis=1, keepdims=True), allowed.sum(axis=1, keepdims=True)
+    sampling = np.maximum(n, 0.0) * b * (1.0 - b)
+    variance = sampling + noise**2 * ((1.0 - b) ** 2 + (several - 1) * b**2) + 1.0
+    far = float(np.abs(np.where(allowed, (x - b * n) / np.sqrt(variance), 0.0)).max())
+    return min(1.0, 2.0 * int(allowed.sum()) * float(ndtr(-far)))
