@@ -1,10 +1,11 @@
-"""``tacit offline``: from a log to a policy that is surely better, once for each person's budget."""
+"""``tacit offline``: from a log to a policy that is surely better; people pay once."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 import tacit
 from tacit import published
@@ -83,9 +84,5 @@ def test_logged_propensities_are_read(tmp_path: Path) -> None:
     np.testing.assert_array_equal(made.propensities, [[0.25, np.nan, np.nan], [0.5] + [np.nan] * 2])
     privacy = tacit.JointDP(1.0, 1e-6)
     plain = tacit.Episodes(states[:, [0, 1, 2, 0]], asks.astype(int), np.zeros(asks.shape))
-    try:
+    with pytest.raises(tacit.InvalidArgument, match="have no propensities"):
         tacit.learn_offline(plain, SPEC, privacy, "logged", noise_seed=0)
-    except tacit.InvalidArgument as error:
-        assert "have no propensities" in str(error)
-    else:
-        raise AssertionError
