@@ -80,9 +80,9 @@ def _policy(file: str, app: App) -> Any:
         raise InvalidArgument(f"--behaviour: {error}") from None
     if not isinstance(held, published.PublishedPolicy):
         raise InvalidArgument("--behaviour: policies of one table are known; others are logged")
-    if held.actions is None:
-        return Policy.stochastic(held.probabilities)
-    return Policy.deterministic(held.actions, app.spec.actions)
+    if held.actions is not None:
+        return Policy.deterministic(held.actions, app.spec.actions)
+    return Policy.stochastic(np.asarray(held.probabilities))
 
 
 def _joined(parts: Iterable[Episodes]) -> Episodes:

@@ -36,11 +36,12 @@ def _show(
     from tacit import registry
     from tacit.imports import split
 
-    kind, name, *more = [*(names or ()), "", ""]
+    asked = names or []
+    kind, name = [*asked, "", ""][:2]
     if plot or (kind and Path(kind).is_file()):
-        _runs([*filter(None, names or ())], plot, by_world)
+        _runs(asked, plot, by_world)
         return
-    if any(more):
+    if len(asked) > 2:
         raise InvalidArgument("one at a time: tacit show agent ucbvi")
     one_of("what to show", kind or "world", ("world", "agent"))
     if kind == "agent" and name:

@@ -7,6 +7,7 @@ is visibly invalid: state or action -1, reward NaN. Nothing raises because of a 
 from __future__ import annotations
 
 import copy
+import importlib
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Executor
@@ -204,16 +205,15 @@ class Episodes(UserRows):
         """
         if isinstance(dataset, str):
             try:
-                import minari
+                dataset = importlib.import_module("minari").load_dataset(dataset)
             except ImportError as error:
                 raise MissingExtra("this needs Minari: pip install minari") from error
-            dataset = minari.load_dataset(dataset)
         spaces = dataset.observation_space, dataset.action_space
         if not all(hasattr(space, "n") for space in spaces):
             raise InvalidArgument(f"spaces of the dataset must be Discrete, got {spaces}")
         n, H = int(dataset.total_episodes), whole_number("horizon", horizon)
         made = cls(np.full((n, H + 1), INVALID), np.full((n, H), INVALID), np.full((n, H), np.nan))
-        columns = {name: array.copy() for name, array in made.block().arrays.items()}
+        columns: dict[str, Any] = {n: c.copy() for n, c in made.block().arrays.items()}
         firsts = (int(getattr(space, "start", 0)) for space in spaces)
         first = dict(zip(("observations", "actions"), firsts, strict=True))
         kinds = {"states": "observations", "actions": "actions", "rewards": "rewards"}
