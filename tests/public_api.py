@@ -5,8 +5,6 @@
 changelog.
 """
 
-from __future__ import annotations
-
 import inspect
 import re
 import subprocess
