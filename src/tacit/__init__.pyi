@@ -62,6 +62,8 @@ def ActionCentred(
     noise_seed: int | None = None,
     store: Store | str | PathLike[str] = "",
     name: str = "run",
+    baseline: Any = None,
+    holdout: float = 0.0,
 ) -> Agent: ...
 def ActorCritic(
     spec: Any,
@@ -73,6 +75,8 @@ def ActorCritic(
     noise_seed: int | None = None,
     store: Store | str | PathLike[str] = "",
     name: str = "run",
+    baseline: Any = None,
+    holdout: float = 0.0,
 ) -> Agent: ...
 def CentredImprovement(
     spec: Any,
@@ -86,6 +90,8 @@ def CentredImprovement(
     noise_seed: int | None = None,
     store: Store | str | PathLike[str] = "",
     name: str = "run",
+    baseline: Any = None,
+    holdout: float = 0.0,
 ) -> Agent: ...
 def CertaintyEquivalence(
     spec: Any,
@@ -99,6 +105,8 @@ def CertaintyEquivalence(
     noise_seed: int | None = None,
     store: Store | str | PathLike[str] = "",
     name: str = "run",
+    baseline: Any = None,
+    holdout: float = 0.0,
 ) -> Agent: ...
 def ConcurrentPSRL(
     spec: Any,
@@ -112,6 +120,8 @@ def ConcurrentPSRL(
     noise_seed: int | None = None,
     store: Store | str | PathLike[str] = "",
     name: str = "run",
+    baseline: Any = None,
+    holdout: float = 0.0,
 ) -> Agent: ...
 def FittedFunctionalQ(
     spec: Any,
@@ -125,6 +135,8 @@ def FittedFunctionalQ(
     noise_seed: int | None = None,
     store: Store | str | PathLike[str] = "",
     name: str = "run",
+    baseline: Any = None,
+    holdout: float = 0.0,
 ) -> Agent: ...
 def KernelLSVI(
     spec: Any,
@@ -136,6 +148,8 @@ def KernelLSVI(
     noise_seed: int | None = None,
     store: Store | str | PathLike[str] = "",
     name: str = "run",
+    baseline: Any = None,
+    holdout: float = 0.0,
 ) -> Agent: ...
 def LSVIUCB(
     spec: Any,
@@ -151,6 +165,8 @@ def LSVIUCB(
     noise_seed: int | None = None,
     store: Store | str | PathLike[str] = "",
     name: str = "run",
+    baseline: Any = None,
+    holdout: float = 0.0,
 ) -> Agent: ...
 def LSVIUCBPlusPlus(
     spec: Any,
@@ -166,6 +182,8 @@ def LSVIUCBPlusPlus(
     noise_seed: int | None = None,
     store: Store | str | PathLike[str] = "",
     name: str = "run",
+    baseline: Any = None,
+    holdout: float = 0.0,
 ) -> Agent: ...
 def LinOptPO(
     spec: Any,
@@ -184,6 +202,8 @@ def LinOptPO(
     noise_seed: int | None = None,
     store: Store | str | PathLike[str] = "",
     name: str = "run",
+    baseline: Any = None,
+    holdout: float = 0.0,
 ) -> Agent: ...
 def LinOptSampled(
     spec: Any,
@@ -196,6 +216,8 @@ def LinOptSampled(
     noise_seed: int | None = None,
     store: Store | str | PathLike[str] = "",
     name: str = "run",
+    baseline: Any = None,
+    holdout: float = 0.0,
 ) -> Agent: ...
 def LinOptVI(
     spec: Any,
@@ -211,6 +233,8 @@ def LinOptVI(
     noise_seed: int | None = None,
     store: Store | str | PathLike[str] = "",
     name: str = "run",
+    baseline: Any = None,
+    holdout: float = 0.0,
 ) -> Agent: ...
 def LinearPosterior(
     spec: Any,
@@ -223,6 +247,8 @@ def LinearPosterior(
     noise_seed: int | None = None,
     store: Store | str | PathLike[str] = "",
     name: str = "run",
+    baseline: Any = None,
+    holdout: float = 0.0,
 ) -> Agent: ...
 def ModelPosterior(
     spec: Any,
@@ -234,6 +260,8 @@ def ModelPosterior(
     noise_seed: int | None = None,
     store: Store | str | PathLike[str] = "",
     name: str = "run",
+    baseline: Any = None,
+    holdout: float = 0.0,
 ) -> Agent: ...
 def PessimisticImprovement(
     spec: Any,
@@ -249,6 +277,8 @@ def PessimisticImprovement(
     noise_seed: int | None = None,
     store: Store | str | PathLike[str] = "",
     name: str = "run",
+    baseline: Any = None,
+    holdout: float = 0.0,
 ) -> Agent: ...
 def PessimisticLSVI(
     spec: Any,
@@ -264,6 +294,8 @@ def PessimisticLSVI(
     noise_seed: int | None = None,
     store: Store | str | PathLike[str] = "",
     name: str = "run",
+    baseline: Any = None,
+    holdout: float = 0.0,
 ) -> Agent: ...
 def PessimisticVI(
     spec: Any,
@@ -279,6 +311,8 @@ def PessimisticVI(
     noise_seed: int | None = None,
     store: Store | str | PathLike[str] = "",
     name: str = "run",
+    baseline: Any = None,
+    holdout: float = 0.0,
 ) -> Agent: ...
 def PolicyImprovement(
     spec: Any,
@@ -291,6 +325,8 @@ def PolicyImprovement(
     noise_seed: int | None = None,
     store: Store | str | PathLike[str] = "",
     name: str = "run",
+    baseline: Any = None,
+    holdout: float = 0.0,
 ) -> Agent: ...
 def UCBPO(
     spec: Any,
@@ -307,6 +343,8 @@ def UCBPO(
     noise_seed: int | None = None,
     store: Store | str | PathLike[str] = "",
     name: str = "run",
+    baseline: Any = None,
+    holdout: float = 0.0,
 ) -> Agent: ...
 def UCBVI(
     spec: Any,
@@ -320,6 +358,8 @@ def UCBVI(
     noise_seed: int | None = None,
     store: Store | str | PathLike[str] = "",
     name: str = "run",
+    baseline: Any = None,
+    holdout: float = 0.0,
 ) -> Agent: ...
 
 __all__ = [

@@ -336,6 +336,8 @@ class ConcurrentPSRL(CountingAlgorithm[ConcurrentState]):
     def _running(self) -> bool:
         """Whether releases are running sums; those of Laplace noise cannot be told apart again."""
         cells = math.prod(self.shape)
+        if self.problem.arms is not None:
+            return False  # a block is asked for returns, too
         if cells <= self.options.running or not self.privacy.joint or self.privacy.norm == "l1":
             return False
         releases = self.problem.scheduled(lambda: self._sizes(_RUNNING)).releases
