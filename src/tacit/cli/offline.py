@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import asdict
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Annotated, Any
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from tacit.service.app_file import App
     from tacit.tabular.offline import Recommendation
 
+_WORDS = ("uniform", "logged", "unknown")
 _BEHAVIOUR = "What the log's users were served: uniform, logged, unknown, or a published policy."
 
 
@@ -34,26 +35,18 @@ def _offline(
     from tacit.service.app_file import read_app
     from tacit.tabular.offline import learn_offline
 
-    app, target = read_app(file), trial
-    terminal.check_writable("--trial", target)
-    terminal.check_writable("[files] policy", os.fspath(app.files["policy"]))
-    people: Any = behaviour
-    if behaviour not in ("uniform", "logged", "unknown"):
-        people = _policy(behaviour, app)
-    log = _joined(part for name in app.log_files() for part in app.episodes(name))
+    app = read_app(file)
+    target = os.fspath(app.files["policy"])
+    for option, path in (("--trial", trial), ("[files] policy", target)):
+        terminal.check_writable(option, path)
+    log = _joined([part for name in app.log_files() for part in app.episodes(name)])
+    people: Any = behaviour if behaviour in _WORDS else _policy(behaviour, app)
     with app.open() as store:
-        found = learn_offline(
-            *(log, app.spec, app.privacy, people),
-            confidence=confidence,
-            seed=seed,
-            store=store,
-            name=f"{app.name} offline",
-        )
-        written = {}
-        if found.better:
-            written[os.fspath(app.files["policy"])] = found.policy
-        if target is not None:
-            written[target] = found.trial
+        given: dict[str, Any] = {"store": store, "name": f"{app.name} offline", "seed": seed}
+        given |= {"behaviour": people, "confidence": confidence}
+        found = learn_offline(log, app.spec, app.privacy, **given)
+        written = {target: found.policy} if found.better else {}
+        written |= {trial: found.trial} if trial else {}
         for path, policy in written.items():
             _publish(policy, path, app, found, store)
     if as_json:
@@ -66,7 +59,7 @@ def _offline(
         return
     say(str(found))
     for path in written:
-        say(f"Written: {path}{', for a trial' * (path == target)}")
+        say(f"Written: {path}{', for a trial' * (path == trial)}")
 
 
 def _policy(file: str, app: App) -> Any:
@@ -85,17 +78,14 @@ def _policy(file: str, app: App) -> Any:
     return Policy.stochastic(np.asarray(held.probabilities))
 
 
-def _joined(parts: Iterable[Episodes]) -> Episodes:
+def _joined(parts: Sequence[Episodes]) -> Episodes:
     """All episodes of a log."""
-    from tacit.data.episodes import Episodes
-
-    held = [*parts]
-    if not held:
+    if not parts:
         raise InvalidArgument("[log] path: there is no episode in it")
-    names = held[0].block().arrays
-    columns = {name: np.concatenate([getattr(part, name) for part in held]) for name in names}
-    ids = [user for part in held for user in part.user_ids or ()]
-    return Episodes(**columns, user_ids=ids)
+    names = parts[0].block().arrays
+    columns: Any = {n: np.concatenate([getattr(part, n) for part in parts]) for n in names}
+    ids = [user for part in parts for user in part.user_ids or ()]
+    return type(parts[0])(**columns, user_ids=ids)
 
 
 def _publish(policy: Any, path: str, app: App, found: Recommendation, store: Any) -> None:

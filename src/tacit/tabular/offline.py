@@ -13,7 +13,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
@@ -176,9 +176,8 @@ class OfflineAlgorithm(FiniteAlgorithm[OfflineState]):
             raise InvalidArgument("schedule means nothing here: one block learns and one judges")
         if problem.users < 4:
             raise InvalidArgument(f"users must be >= 4 to learn and to judge, got {problem.users}")
-        spec, allowed = problem.spec, problem.spec.allowed
-        self.allowed = np.ones((spec.states, spec.actions), bool) if allowed is None else allowed
-        self.behaviour = _behaviour_table(spec, options.behaviour)
+        self.allowed = problem.spec.allowed
+        self.behaviour = _behaviour_table(problem.spec, options.behaviour)
         super().__init__(problem, options)
         share = self.judging if options.judged is None else options.judged
         judged = min(max(round(share * self.users), 2), self.users - 2)
@@ -299,9 +298,7 @@ class OfflineAlgorithm(FiniteAlgorithm[OfflineState]):
             return Plan(today, today)
         policies = self.policies(self, state)
         table = self._policy(policies.tilted(1e6)).table()
-        ties = np.where(table >= table.max(axis=2, keepdims=True) - 1e-12, 1.0, 0.0)
-        best = (ties * rng.random(table.shape)).argmax(axis=2)
-        greedy = self.named(Policy.deterministic(best, self.spec.actions))
+        greedy = self.named(self.best(np.round(table, 12), rng))
         found = self.recommendation(state)
         if found is None:
             return Plan(today, greedy, policies.candidates(rng))
@@ -399,9 +396,11 @@ class PlannedPolicies(TiltedPolicies):
     def expected(self, step: int, after: Floats) -> Floats:
         """Expected values one step later, (S, A), in the model."""
 
-    def _today_at(self, step: int) -> Floats:
-        today: Floats = self.behaviour[min(step, len(self.behaviour) - 1)]
-        return today
+    @cached_property
+    def _today(self) -> Floats:
+        """Today's probabilities, (H, S, A)."""
+        rows: Floats = np.broadcast_to(self.behaviour, (self.spec.horizon, *self.allowed.shape))
+        return rows
 
     def tilted(self, beta: float) -> Floats:
         """The best policy at a price of R / beta for each unit of relative entropy, (H, S, A)."""
@@ -412,7 +411,7 @@ class PlannedPolicies(TiltedPolicies):
         for h in range(H - 1, -1, -1):
             left = min(R, (H - h) * max(self.spec.reward_values))
             values = self.lower_values(h, after, left)
-            b = self._today_at(h)
+            b = self._today[h]
             table[h] = self.tilt(values, beta)[min(h, len(self.behaviour) - 1)]
             # The value less its price.
             ratio = np.divide(table[h], b, out=np.ones_like(b), where=table[h] > 0)
@@ -425,7 +424,7 @@ class PlannedPolicies(TiltedPolicies):
         """In the model, from its first states on, or the worst of them if those are not known."""
         after = np.ones(self.spec.states)
         for h in range(self.spec.horizon - 1, -1, -1):
-            b = self._today_at(h)
+            b = self._today[h]
             square = np.divide(table[h] ** 2, b, out=np.zeros_like(b), where=b > 0)
             after = np.minimum((square * self.expected(h, after)).sum(axis=1), 1e100)
         start = self.spec.start

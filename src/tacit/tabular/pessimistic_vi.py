@@ -127,13 +127,6 @@ class CountPolicies(PlannedPolicies):
         return RobustCandidates(tables, moments, bias, weights, values, q_values, most)
 
     @cached_property
-    def _today(self) -> Floats:
-        """Today's probabilities, (H, S, A)."""
-        H, b = self.spec.horizon, self.behaviour
-        table: Floats = b[row_of(np.arange(H), H, len(b))]
-        return table
-
-    @cached_property
     def _start(self) -> Floats:
         start: Floats = np.maximum(self.learnt.start, 0.0)
         return start / start.sum() if start.sum() > 0 else self.spec.first_states

@@ -58,8 +58,7 @@ class ReturnSums(LoopSums):
           b^2), so |x - y|^2 <= 2 L^2 + 2 min(L^2, j b^2). Their visits differ in at most
           min(2 (k - j), C - j) cells. So L2^2 = max over j = 0..k of 2 L^2 + 2 min(L^2, j
           b^2) + w^2 min(2 (k - j), C - j) for replace-one, attained by opposite entries in common
-          cells; and L^2 + w^2 k against zero. In the 1-norm, |x| <= m = min(sqrt(k) L, k b): L1 = 2
-          m + w min(2 k, C), and m + w k.
+          cells; and L^2 + w^2 k against zero.
     """
 
     cells: Ints
@@ -126,14 +125,6 @@ class ReturnSums(LoopSums):
             for j in range(k + 1)
         )
         return math.sqrt(2.0 * L2 + apart)
-
-    def l1(self, relation: Relation) -> float:
-        """L1 sensitivity; the class has the proof."""
-        k = self._kept
-        longest = min(math.sqrt(k) * self._longest, k * self.most)
-        if relation is Relation.ZERO_OUT:
-            return longest + self.weight * k
-        return 2.0 * longest + self.weight * min(2 * k, self.size)
 
     def monitored(self, release: Any) -> dict[str, tuple[Floats, Floats]]:
         """First visits of each state, where they are asked for."""
@@ -366,7 +357,7 @@ class ActionCounts(LoopSums):
         - Sensitivity: A user has at most k = min(first, H, S) ones, in different states. Two users
           differ in at most 2 k entries, by 1 each, and have k each in different cells: L2^2 = 2 k
           for replace-one, attained by other actions in the same states or by other states (if there
-          is only one cell, they cannot: 1), and k against zero. L1 = 2 k, and k.
+          is only one cell, they cannot: 1), and k against zero.
     """
 
     allowed: NDArray[np.bool_]
@@ -392,17 +383,10 @@ class ActionCounts(LoopSums):
     def _kept(self) -> int:
         return min(self.first, self.horizon, int(self.allowed.any(axis=1).sum()))
 
-    def _apart(self, relation: Relation) -> int:
-        zero_out = relation is Relation.ZERO_OUT
-        return self._kept if zero_out else min(2 * self._kept, int(self.allowed.sum()))
-
     def l2(self, relation: Relation) -> float:
         """L2 sensitivity; the class has the proof."""
-        return math.sqrt(self._apart(relation))
-
-    def l1(self, relation: Relation) -> float:
-        """L1 sensitivity; the class has the proof."""
-        return float(self._apart(relation))
+        several = min(2 * self._kept, int(self.allowed.sum()))
+        return math.sqrt(self._kept if relation is Relation.ZERO_OUT else several)
 
     @property
     def columns(self) -> StepColumns:
