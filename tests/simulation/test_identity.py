@@ -13,7 +13,7 @@ import gymnasium
 import pytest
 
 import tacit
-from tacit import InvalidArgument, imports
+from tacit import InvalidArgument, registry
 from tacit.simulation import identity
 from tacit.simulation.identity import agent_digest, world_digest
 from tacit.simulation.plots import plot_results
@@ -62,7 +62,7 @@ def here(tmp_path, monkeypatch):
 
 def forget():
     sys.modules.pop("helper_of_mine", None)
-    imports._file.cache_clear()
+    registry._file.cache_clear()
     importlib.invalidate_caches()
 
 
@@ -127,7 +127,7 @@ def test_an_edited_world_file_is_another_world(here):
     both = merged([first, second])
     assert [len(runs) for runs in both.values()] == [1, 1]
     assert all(", world " in label for label in both)
-    with pytest.raises(InvalidArgument, match="differ in world digest"):
+    with pytest.raises(InvalidArgument, match=r"differ: a, world .*keeps them apart"):
         plot_results({"a": [run for runs in (*first.values(), *second.values()) for run in runs]})
 
 
@@ -240,7 +240,7 @@ def test_what_is_told_of_another_kind_of_run():
         "a, users 70, options as usual",
     ]
     for pair in ([one, other], [one, more]):
-        with pytest.raises(InvalidArgument, match="merged keeps them apart"):
+        with pytest.raises(InvalidArgument, match="keeps them apart"):
             plot_results({"a": pair})
 
 

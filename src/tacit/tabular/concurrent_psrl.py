@@ -25,7 +25,7 @@ from tacit.privacy.statistic import Bools, Floats, Ints
 from tacit.privacy.validation import flag, whole_number
 from tacit.tabular.algorithm import CountingAlgorithm
 from tacit.tabular.first_visits import FirstVisits
-from tacit.tabular.policy import MixedPolicy, Policy, uniform_policy
+from tacit.tabular.policy import MixedPolicy, Policy, occupancy, uniform_policy
 from tacit.tabular.posterior import PAID_WEIGHT, REWARD_WEIGHT, SpikeSlabPosterior, VisitEstimate
 
 if TYPE_CHECKING:
@@ -423,8 +423,6 @@ class ExplorationPlanner:
         return float(self.start @ best_actions(*given))
 
     def _occupancy(self, P: Floats, actions: Ints) -> Floats:
-        from tacit.tabular.count_loops import occupancy
-
         return occupancy(P, self.start, actions)
 
     def random_value(self, P: Floats, r: Floats) -> float:
