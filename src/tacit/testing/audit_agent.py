@@ -257,7 +257,7 @@ class _AgentAuditor:
         return sampler_of(self.blocks[block], self.policies[block])
 
     def attack_long(self, world: World) -> list[Attacked]:
-        """What users of a world with more steps are asked first, if the agent takes it."""
+        """The attack on the first query of a world with more steps, if the agent takes it."""
         try:
             agent = self.make(world)
         except InvalidArgument:
@@ -404,6 +404,12 @@ def replayed(
     """The releases of blocks with other noise, from a checkpoint on, without a store.
 
     Of an agent that learns by its store the releases are the same, bit for bit.
+
+    Args:
+        agent: One that has learnt nothing yet.
+        blocks: Raw, in their order.
+        noise_seed: Of the noise.
+        now: The checkpoint.
     """
     algorithm, curator, stream = agent.algorithm, agent._run.curator, None
     state, plan, at, curator.source = now.state, now.plan, now.at, Noise(noise_seed)

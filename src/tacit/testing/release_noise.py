@@ -147,7 +147,14 @@ def _of_block(recorder: RecordingCurator, place: int, record: ReleaseRecord) -> 
 def demanded_shares(
     statistic: Statistic, privacy: DistributedDP, devices: int, step: float
 ) -> tuple[int, float, float]:
-    """How many honest devices are in a sum, the scale of each one's noise, and of all, in steps."""
+    """How many honest devices are in a sum, the scale of each one's noise, and of all, in steps.
+
+    Args:
+        statistic: That they are asked.
+        privacy: The model.
+        devices: For how many the sum is planned.
+        step: Of its grid.
+    """
     honest = max(1, math.ceil(privacy.honest * devices))
     total = grid_sensitivity(statistic, privacy.relation, "l2", step) / privacy.report_cost
     return honest, math.sqrt(max(total**2 - (honest - 1.0) / 12.0, 0.0) / honest), total
