@@ -62,17 +62,6 @@ def ActionCentred(
     store: Store | str | PathLike[str] = "",
     name: str = "run",
 ) -> Agent: ...
-def ActorCritic(
-    spec: Any,
-    users: int,
-    privacy: Privacy,
-    *,
-    schedule: str | Schedule = "auto",
-    seed: int = 0,
-    noise_seed: int | None = None,
-    store: Store | str | PathLike[str] = "",
-    name: str = "run",
-) -> Agent: ...
 def CentredImprovement(
     spec: Any,
     users: int,
@@ -326,7 +315,6 @@ __all__ = [
     "UCBPO",
     "UCBVI",
     "ActionCentred",
-    "ActorCritic",
     "Agent",
     "Algorithm",
     "Block",

@@ -20,7 +20,6 @@ from numpy.typing import NDArray
 from .policies import (
     Arrays,
     Published,
-    PublishedDraws,
     PublishedGains,
     PublishedMixed,
     PublishedPolicy,
@@ -137,24 +136,16 @@ def _decode(stored: Arrays, most_bytes: int) -> Published | PublishedTrial:
         return PublishedGains(stored["gains"], number(stored, "noise"), version)
     if kind == "trial":
         return _trial(stored, version)
-    if kind not in ("q", "softmax", "gaussian"):
+    if kind != "q":
         raise ValueError(f"its kind is {kind!r}; this loader does not know it")
     weights = stored["weights"]
     check_numbers("weights", weights, 2)
     check_features(stored, len(weights), most_bytes)
-    if kind == "q":
-        order, epsilon = stored["preference"], number(stored, "epsilon", 1.0)
-        listed = order.ndim == 1 and order.dtype.kind in "iu"
-        if not listed or not np.array_equal(np.sort(order), np.arange(len(weights))):
-            raise ValueError("preference must hold every action once")
-        return PublishedValues(weights, epsilon, tuple(order.tolist()), stored, version)
-    if kind == "gaussian":
-        number(stored, "sigma")
-        for name in ("action_lows", "action_highs"):
-            check_numbers(name, stored[name], 1)
-            if len(stored[name]) != len(weights):
-                raise ValueError(f"{name} must have {len(weights)} numbers")
-    return PublishedDraws(weights, stored, version)
+    order, epsilon = stored["preference"], number(stored, "epsilon", 1.0)
+    listed = order.ndim == 1 and order.dtype.kind in "iu"
+    if not listed or not np.array_equal(np.sort(order), np.arange(len(weights))):
+        raise ValueError("preference must hold every action once")
+    return PublishedValues(weights, epsilon, tuple(order.tolist()), stored, version)
 
 
 def _trial(stored: Arrays, version: int) -> PublishedTrial:
