@@ -1,7 +1,7 @@
 """A world of your own, twice: by its tables, and as an environment of Gymnasium.
 
-tacit run --world examples/corridor.py:corridor:length=5 --epsilon 1 --delta 1e-6
-tacit run --world examples/corridor.py:Corridor:horizon=20 --epsilon 1 --delta 1e-6
+tacit run --world examples/corridor.py:corridor:length=5 --epsilon 1 --delta 1e-7
+tacit run --world examples/corridor.py:Corridor:horizon=20 --epsilon 1 --delta 1e-7
 """
 
 from __future__ import annotations

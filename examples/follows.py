@@ -1,6 +1,6 @@
 """An agent of your own: it follows the largest noisy rewards, which is not clever.
 
-tacit run --world riverswim --agent examples/follows.py:Follows --epsilon 1 --delta 1e-6
+tacit run --world riverswim --agent examples/follows.py:Follows --epsilon 1 --delta 1e-7
 tacit audit examples/follows.py:Follows --world riverswim:states=3,horizon=4 \
         --epsilon 1 --delta 1e-6 --quick
 """

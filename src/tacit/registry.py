@@ -208,13 +208,18 @@ def build_world(name: str) -> World:
     return _world_of(entry.make(**given), later)
 
 
-def world(what: Any) -> World:
+def world(what: Any, **options: Any) -> World:
     """A world of a text, see :func:`build_world`, or of an environment of Gymnasium; or itself.
+
+    Options are as behind a colon of the text, or those of :func:`tacit.gym.from_gymnasium`.
 
     >>> round(world("gym:CliffWalking-v1").optimal_value, 6)
     -13.0
     """
-    return build_world(what) if isinstance(what, str) else _world_of(what, {})
+    if not isinstance(what, str):
+        return _world_of(what, options)
+    more = ",".join(f"{name}={value}" for name, value in options.items())
+    return build_world(f"{what}{',' if split(what)[1] else ':'}{more}" if more else what)
 
 
 def _world_of(what: Any, options: Mapping[str, Any]) -> World:

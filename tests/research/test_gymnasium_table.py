@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
-
 import pytest
 
-from research import gymnasium, study
+from research import gymnasium
 from research.study import load
 from tacit.cli.app import app
 
@@ -48,30 +45,3 @@ def test_a_cell_is_what_the_command_prints():
     assert round(printed["runs"][0]["greedy_value"], 4) == found["greedy"][0]
     assert round(printed["runs"][0]["served_value"], 4) == found["served"][0]
     assert (round(printed["optimal_value"], 4), found["optimum"]) == (-13.0, -13.0)
-
-
-def test_the_peer_runs_in_its_own_environment(monkeypatch, tmp_path):
-    """With a script in its place that writes what it was called with."""
-    script = tmp_path / "peer.py"
-    script.write_text(
-        "import json, sys\n"
-        "name, horizon, seed, target = sys.argv[1:]\n"
-        "found = {'agent': name, 'steps': int(horizon), 'episodes': 7, 'served': int(seed),\n"
-        "         'greedy': 2.0, 'seconds': 1.0}\n"
-        "json.dump(found, open(target, 'w'))\n"
-    )
-    monkeypatch.setattr(gymnasium, "PEER", Path(sys.executable))
-    monkeypatch.setattr(gymnasium, "SCRIPT", script)
-    monkeypatch.setattr(study, "HERE", tmp_path)
-    gymnasium.main(["CliffWalking-v1", "--columns", gymnasium.SB3, "--runs", "2"])
-    found = load("gymnasium")["CliffWalking-v1; Stable-Baselines3"]
-    assert (found["agent"], found["steps"], found["users"]) == ("CliffWalking-v1", 100, 7)
-    assert (found["served"], found["greedy"]) == ([0, 1], [2.0, 2.0])
-
-
-def test_without_it_the_others_are_measured(monkeypatch, tmp_path, capsys):
-    monkeypatch.setattr(gymnasium, "PEER", tmp_path / "nowhere")
-    monkeypatch.setattr(study, "HERE", tmp_path)
-    gymnasium.main(["CliffWalking-v1", "--columns", gymnasium.SB3])
-    assert "make peers-sb3 is needed" in capsys.readouterr().err
-    assert not (tmp_path / "gymnasium.json").exists()

@@ -1,7 +1,5 @@
 """Stored trials: what pages promise of them, and rows that can be measured again."""
 
-from __future__ import annotations
-
 import pytest
 
 from research import trials

@@ -10,6 +10,7 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import gymnasium
 import pytest
 
 import tacit
@@ -39,6 +40,24 @@ def test_a_sweep_is_its_runs():
         assert made.results[place].values.tolist() == alone.values.tolist()
     assert list(made.labelled()) == ["ucbvi, epsilon 1", "ucbvi, no privacy"]
     assert [row[0] for row in made.table(WORLD)] == ["", *made.labelled()]
+
+
+def test_worlds_are_texts_environments_and_functions_that_make_them():
+    lake = gymnasium.make("FrozenLake-v1", is_slippery=False)
+    found = small(worlds=[lake, lambda: lake, WORLD], budgets=BUDGETS[:1], seeds=[0])
+    first, second, other = (found.results[place].identity["world"] for place in range(3))
+    assert first == second != other
+    text = tacit.world("gym:FrozenLake-v1", horizon=9, is_slippery=False)
+    assert tacit.world(lake, horizon=9).spec == text.spec
+    assert tacit.world("riverswim:states=3", horizon=7).spec.horizon == 7
+
+
+def test_a_seed_of_none_is_drawn_and_kept_and_a_large_delta_warns():
+    given = {"users": 100, "privacy": tacit.JointDP(1.0, 0.01), "progress": False}
+    with pytest.warns(tacit.TacitWarning, match="delta is 0.01 for 100 users"):
+        first = tacit.run("ucbvi", WORLD, None, **given)
+    assert tacit.run("ucbvi", WORLD, first.seed, **given).values.tolist() == first.values.tolist()
+    assert tacit.run("ucbvi", WORLD, None, **given).seed != first.seed
 
 
 def test_what_cannot_be_sent_is_refused_and_what_cannot_be_loaded_is_said():

@@ -1,7 +1,5 @@
 """A small trial for tests: contexts, people who differ and leave, rewards of 0 and 1."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np
@@ -43,7 +41,7 @@ class Contexts:
         """New people, whose whole history is by one policy."""
         return Cohort(self, users, rng).advance(policy, self.spec.horizon)
 
-    def cohort(self, rng: np.random.Generator) -> Looks:
+    def cohort(self, rng: np.random.Generator) -> "Looks":
         return Looks(self, rng)
 
 

@@ -1,7 +1,5 @@
 """Agents of trials: what they promise, what they learn, and what they publish."""
 
-from __future__ import annotations
-
 from functools import partial
 
 import numpy as np
@@ -36,18 +34,16 @@ def test_a_person_pays_once_for_all_looks() -> None:
     world = Contexts(20, 0.4, 2)
     cohort = world.cohort(np.random.default_rng(0))
     first = cohort.simulate(agent.policy, 12, None)
-    assert agent.learn(first).counted == 12
-    assert agent.learn(first).waiting == 12 - agent.block_users
-    noise = [e.noise for e in agent.state.evidence]
-    assert noise[0] == pytest.approx(2.0 * np.sqrt(3.0) / JOINT.budget.mu, rel=1e-3)
+    assert (agent.learn(first).counted, agent.learn(first).waiting) == (12, 0)
+    noise = agent.state.evidence[0].noise
+    assert noise == pytest.approx(2.0 * np.sqrt(3.0) / JOINT.budget.mu, rel=1e-3)
 
 
 def test_somebody_is_in_a_look_once() -> None:
     agent = ActionCentred(SMALL.spec, 12, JOINT, noise_seed=0)
     history = SMALL.cohort(np.random.default_rng(0)).simulate(agent.policy, 12, None)
     some = history.take(slice(0, 6))
-    assert agent.learn(some).waiting == 6
-    assert agent.learn(some).refused == 6
+    assert (agent.learn(some).waiting, agent.learn(some).refused) == (6, 6)
 
 
 def test_one_look_is_one_release_of_the_whole_budget() -> None:

@@ -1,12 +1,11 @@
 """Average effects: their interval, and what is said where people are outside of the balls."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np
 import pytest
 
+import tacit
 from tacit import ActionCentred, JointDP, NonPrivate, check_statistic
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.statistic import Block
@@ -27,17 +26,22 @@ def estimated(world: Contexts, n: int, privacy, average: float, seed: int = 0, *
     return agent
 
 
-def test_nobody_counts_for_more_than_was_declared() -> None:
-    statistic = EffectSums(12, 2, 0.2, 0.5, 0.1, 0.3)
-    report = check_statistic(
-        statistic, lambda rng, n: people(n, 12, 2, 0.3, 0.5, 1), users=60, rounds=15
-    )
+def sums(horizon: int, dimension: int, centre, radius: float, rows=None) -> EffectSums:
+    sizes = (horizon, dimension, 2, 0.2)
+    return EffectSums(*sizes, centre=centre, radius=radius, rows=rows)
+
+
+@pytest.mark.parametrize("rows", [None, np.array([[2.0, 1.0], [1.0, 3.0]])])
+def test_nobody_counts_for_more_than_was_declared(rows) -> None:
+    statistic = sums(12, 2, np.full(1 if rows is None else 2, 0.1), 0.3, rows)
+    block = lambda rng, n: people(n, 12, 2, 0.3, 0.5, 1)  # noqa: E731
+    report = check_statistic(statistic, block, users=60, rounds=15)
     assert max(report.tightness.values()) > 0.9
 
 
 def test_somebody_s_estimate_is_unbiased_by_chances_that_followed_her() -> None:
     block = people(8000, 60, 1, 0.3, 0.5, 2, effect=0.2)
-    found = EffectSums(60, 1, 0.2, 0.5, 0.2, 10.0).vectors(block)
+    found = sums(60, 1, np.full(1, 0.2), 10.0).vectors(block)
     assert abs(10.0 * found[:, 0].mean()) < 7.0 * 10.0 * found[:, 0].std() / np.sqrt(8000)
 
 
@@ -49,6 +53,21 @@ def test_an_interval_covers_and_shrinks_with_epsilon() -> None:
         assert abs(effect.estimate - 0.15) < 6.5 * (effect.high - effect.low) / 3.9
         widths.append(effect.high - effect.low)
     assert widths[0] > widths[1] > widths[2] > 0.0
+
+
+def test_each_feature_has_an_interval_of_its_own_effect() -> None:
+    gram = ((1.0, 0.3), (0.3, 0.5))
+    spec = TrialSpec(60, 2, probabilities=(0.3, 0.7), looks=(1.0,), gram=gram)
+    agent = ActionCentred(spec, 3000, NonPrivate(), report=1.0, by_feature=True)
+    rng, mix = np.random.default_rng(0), np.linalg.cholesky(np.array(gram))
+    f = rng.standard_normal((3000, 61, 2)) @ mix.T
+    actions = (rng.random((3000, 60)) < 0.3).astype(int)
+    rewards = 0.3 * rng.standard_normal((3000, 60)) + f[:, :-1] @ [0.2, -0.1] * actions
+    logged, lengths = np.where(actions == 1, 0.3, 0.7), np.full(3000, 60)
+    ids = range(3000)
+    agent.learn(tacit.VectorEpisodes(f, actions, rewards, lengths, None, ids, logged))
+    for effect, truth in zip(agent.effects(), (0.2, -0.1), strict=True):
+        assert abs(effect.estimate - truth) < 6.5 * (effect.high - effect.low) / 3.9 < 0.1
 
 
 @pytest.mark.slow
@@ -86,4 +105,4 @@ def test_a_report_shares_the_last_look() -> None:
 def test_who_has_no_decision_counts_as_zero() -> None:
     block = people(5, 12, 2, 0.3, 0.5, 1)
     nothing = Block(5, dict(block.arrays) | {"lengths": np.zeros(5, dtype=int)})
-    assert not EffectSums(12, 2, 0.2, 0.5, 0.1, 0.3).vectors(nothing).any()
+    assert not sums(12, 2, np.full(1, 0.1), 0.3).vectors(nothing).any()

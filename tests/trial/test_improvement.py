@@ -1,7 +1,5 @@
 """One step of improvement in finite worlds."""
 
-from __future__ import annotations
-
 from functools import partial
 
 import numpy as np

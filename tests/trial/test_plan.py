@@ -1,7 +1,5 @@
 """Sizes of trials before they begin."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from typer.testing import CliRunner

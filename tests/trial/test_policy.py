@@ -1,7 +1,5 @@
 """Policies of trials: ranges, own histories, labels, and what a device reads."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import subprocess
@@ -14,9 +12,9 @@ import pytest
 from tacit import published
 from tacit.trial import TrialPolicy
 
-TWO = TrialPolicy.of(np.array([0.1, -0.3]), np.diag([0.04, 0.01]), 2, low=0.2, own=0.2)
+TWO = TrialPolicy(np.array([0.1, -0.3]), np.diag([0.04, 0.01]), 2, low=0.2, own=0.2)
 SIZE = np.random.default_rng(0).standard_normal((6, 6))
-THREE = TrialPolicy.of(np.arange(6) / 9.0, SIZE @ SIZE.T + np.eye(6), 3, low=0.1, own=0.1)
+THREE = TrialPolicy(np.arange(6) / 9.0, SIZE @ SIZE.T + np.eye(6), 3, low=0.1, own=0.1)
 
 
 def history_of(policy, people=4, decisions=30, seed=1):

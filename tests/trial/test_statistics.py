@@ -1,7 +1,5 @@
 """Scores: their bound, whatever a person does, and their mean where actions have no effect."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -131,7 +131,7 @@ def tacit(
 ) -> None:
     """Reinforcement learning that learns from people without revealing them.
 
-    Try: tacit run --world riverswim --epsilon 1 --delta 1e-6
+    Try: tacit run --world riverswim --epsilon 1 --delta 1e-7
     """
     if print_version:
         typer.echo(f"tacit {__import__('tacit').__version__}")

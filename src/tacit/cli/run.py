@@ -48,8 +48,6 @@ def _run(
     from tacit.simulation.sweep import Job, run_jobs
     from tacit.simulation.tables import save_results
 
-    if privacy == "none" and (epsilon or delta is not None):
-        raise InvalidArgument("--privacy none has no budget: leave --epsilon and --delta out")
     lines = _lines(agent, privacy, epsilon or [], delta)
     runs = range(seed, seed + (seeds or (1 if len(lines) == 1 else 5)))
     processes = workers or os.cpu_count() or 1
@@ -247,10 +245,11 @@ def _read_sweep(file: str) -> dict[str, Any]:
         content = parse_toml(read_file(file, "world"))
     except ValueError as error:
         raise InvalidArgument(f"{file!r} is not TOML: {error}") from error
-    keys = ("worlds", "agents", "epsilons", "delta", "privacy", "users", "seeds")
+    kind = content.get("privacy", "joint")
+    budget = () if kind == "none" else ("epsilons", "delta")
+    keys = ("worlds", "agents", "privacy", "users", "seeds", *budget)
     if unknown := sorted(content.keys() - set(keys)):
         raise InvalidArgument(f"{file!r} has {unknown[0]!r}; it may have {', '.join(keys)}")
-    kind = content.get("privacy", "joint")
     content = {"epsilons": ["none"]} | content if kind == "none" else content
     for name in ("worlds", "agents", "epsilons"):
         found = content.get(name)

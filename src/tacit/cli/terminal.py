@@ -128,6 +128,9 @@ def chosen_privacy(
         delta: If it was given.
     """
     budget = {"privacy": model, "epsilon": epsilon, "delta": delta} | dict(agent.budget)
+    own = agent.budget if "privacy" in agent.budget else budget
+    if budget["privacy"] == "none" and (own.get("epsilon") or own.get("delta") is not None):
+        raise InvalidArgument("--privacy none has no budget: leave --epsilon and --delta out")
     return privacy_model(budget["privacy"], budget["epsilon"], budget["delta"])
 
 

@@ -29,7 +29,7 @@ def make_agent(
     privacy: Privacy,
     *,
     schedule: str | Schedule = "auto",
-    seed: int = 0,
+    seed: int | None = 0,
     noise_seed: int | None = None,
     store: Store | str | os.PathLike[str] = "",
     name: str = "run",
@@ -45,7 +45,7 @@ def make_agent(
         schedule: When a policy is republished: ``"auto"`` (the algorithm's own), ``"every"``,
             ``"fixed:size=100"``, ``"geometric:growth=1.5,first=1"`` or a
             :class:`~tacit.core.problem.Schedule`.
-        seed: Of ties and of the first, random policy; not of the noise.
+        seed: Of ties and of the first, random policy; not of the noise; a fresh one for ``None``.
         noise_seed: Reproducible noise, for simulations only: it protects no one.
         store: Where everything is kept: a file, a URL of PostgreSQL, an opened
             :class:`tacit.Store`, or memory.

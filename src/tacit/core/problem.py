@@ -18,7 +18,7 @@ import numpy as np
 
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.models import Privacy, PrivacyModel
-from tacit.privacy.validation import MOST_USERS, checked_number, instance_of, whole_number
+from tacit.privacy.validation import MOST_USERS, checked_number, instance_of, seed_of, whole_number
 
 if TYPE_CHECKING:
     from tacit.core.algorithm import BlockSizes
@@ -184,7 +184,7 @@ class Problem:
     privacy: Privacy
     # when a policy is republished; ``"auto"`` is the algorithm's own
     schedule: str | Schedule = "auto"
-    seed: int = 0  # of ties and of the first, random policy; not of the noise
+    seed: int | None = 0  # of ties and of the first, random policy; not of the noise
 
     def __post_init__(self) -> None:
         if not isinstance(self.privacy, PrivacyModel):
@@ -193,7 +193,7 @@ class Problem:
                 f"{self.privacy!r}"
             )
         instance_of("schedule", self.schedule, (str, Schedule))
-        object.__setattr__(self, "seed", whole_number("seed", self.seed, least=0))
+        object.__setattr__(self, "seed", seed_of(self.seed))
         object.__setattr__(self, "users", whole_number("users", self.users, most=MOST_USERS))
 
     @property
@@ -203,7 +203,7 @@ class Problem:
 
     def rng(self) -> np.random.Generator:
         """Generator of ties and of first policies; not of the noise."""
-        return np.random.default_rng(np.random.SeedSequence([self.seed, 4]))
+        return np.random.default_rng(np.random.SeedSequence([seed_of(self.seed), 4]))
 
     def scheduled(self, sizes: Callable[[], BlockSizes]) -> Schedule:
         """The caller's schedule, or the algorithm's own."""

@@ -65,6 +65,11 @@ def whole_number(name: str, value: Any, least: int = 1, most: int | None = None)
     raise InvalidArgument(f"{name} must be {allowed}, got {value!r}")
 
 
+def seed_of(seed: Any) -> int:
+    """A seed; a fresh one for ``None``, as in Gymnasium."""
+    return int.from_bytes(os.urandom(4)) if seed is None else whole_number("seed", seed, least=0)
+
+
 def positive(name: str, value: Any) -> float:
     """A finite number above 0."""
     if isinstance(value, Real) and not isinstance(value, bool):

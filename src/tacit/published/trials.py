@@ -75,10 +75,10 @@ class PublishedTrial:
     covariance: Floats
     n_actions: int  # how many actions there are
     low: float  # least chance of an action
-    own: float  # deviation of people from each other; 0 where own histories are not used
-    usual: float  # guess of a reward
-    greedy: bool  # whether the best action is certain
-    version: int  # which policy of its agent it is
+    own: float = 0.0  # deviation of people from each other; 0 where own histories are not used
+    usual: float = 0.5  # guess of a reward
+    greedy: bool = False  # whether the best action is certain
+    version: int = 0  # which policy of its agent it is
 
     @property
     def dimension(self) -> int:

@@ -18,9 +18,9 @@ from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.models import NonPrivate, Privacy, PrivacyModel
 from tacit.privacy.noise import release_noise
 from tacit.privacy.validation import instance_of, whole_number
-from tacit.registry import AgentChoice, build_world
+from tacit.registry import AgentChoice
+from tacit.registry import world as build
 from tacit.simulation.result import Result, median
-from tacit.simulation.run import require
 from tacit.simulation.sweep import Job, run_jobs, seed_list
 from tacit.simulation.tables import privacy_dict
 
@@ -161,8 +161,7 @@ def plan(
     if not seeds:
         raise InvalidArgument("seeds must not be empty")
     start = time.perf_counter()
-    first = build_world(world) if isinstance(world, str) else world
-    require("world", first, "a world", "optimal_value")
+    first = build(world)
     if not math.isfinite(first.optimal_value):
         raise InvalidArgument(
             f"world {first.name} has no known optimum, so there is nothing to compare with: give "

@@ -26,12 +26,13 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from tacit.core.stored_run import warn_of_budget
 from tacit.core.world import Data, Form, SamePeople, World
 from tacit.data.episodes import Episodes, VectorEpisodes
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.models import Privacy
 from tacit.privacy.statistic import Block, StreamedBlock
-from tacit.privacy.validation import flag, whole_number
+from tacit.privacy.validation import flag, seed_of, whole_number
 from tacit.simulation.identity import identity
 from tacit.simulation.result import WORLD_VALUES, Digests, Result
 
@@ -70,7 +71,7 @@ Callback: TypeAlias = Callable[[Event], object]
 def run(
     agent: Any,
     world: World | str,
-    seed: int = 0,
+    seed: int | None = 0,
     progress: bool = True,
     *,
     users: int | None = None,
@@ -88,7 +89,8 @@ def run(
         agent: any agent for this world's spec; or a text, as ``"ucbvi:scale=0.5"`` or ``"auto"``,
             of which an agent is made with this seed: the same as by ``tacit run --seed``.
         world: the simulated users; or a text, or an environment of Gymnasium.
-        seed: of the users and of the labels of the actions. An agent has seeds of its own.
+        seed: of the users and of the labels of the actions; ``None`` draws one. An agent has seeds
+            of its own.
         progress: whether to show a progress bar, on standard error.
         users: how many, for an agent of a text; by default 1,000,000, or as many as take so many
             steps in a world that is stepped one by one.
@@ -100,13 +102,14 @@ def run(
     >>> round(result.optimal_value, 6), result.agent
     (-13.0, 'ucbvi')
     """
-    whole_number("seed", seed, least=0)
-    world, make = _the_world(world), None
+    seed, world, make = seed_of(seed), _the_world(world), None
     if isinstance(agent, str):
         agent, make = _made(agent, world, seed, users, privacy)
     elif users is not None or privacy is not None:
         raise InvalidArgument("users and privacy are for an agent of a text; this one has its own")
     _check(agent, world)
+    if hasattr(agent.privacy, "private"):
+        warn_of_budget(agent.privacy, agent.users)
     begun, name = time.perf_counter(), str(getattr(agent, "name", type(agent).__name__))
     known_as = partial(identity, world, agent, make)
     kinds = type(world), type(getattr(agent, "algorithm", agent))

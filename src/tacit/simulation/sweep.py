@@ -13,6 +13,7 @@ import itertools
 import json
 import os
 import pickle
+import warnings
 from collections import defaultdict
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from concurrent.futures import Executor, as_completed
@@ -21,11 +22,13 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, TypeAlias, TypeVar
 
+from tacit.core.stored_run import warn_of_budget
 from tacit.core.world import World
-from tacit.privacy.errors import CorruptFile, InvalidArgument, TacitError
+from tacit.privacy.errors import CorruptFile, InvalidArgument, TacitError, TacitWarning
 from tacit.privacy.models import Privacy
 from tacit.privacy.validation import whole_number
-from tacit.registry import AgentChoice, build_world, choose_agent
+from tacit.registry import AgentChoice, choose_agent
+from tacit.registry import world as build
 from tacit.simulation import identity
 from tacit.simulation.result import Result
 from tacit.simulation.run import noise_seed, progress_bar, run
@@ -206,7 +209,8 @@ def sweep(
     """Runs every agent with every budget and every seed on every world.
 
     Args:
-        worlds: texts as ``riverswim:states=6``, or functions without arguments that make a world.
+        worlds: texts as ``riverswim:states=6``, environments of Gymnasium, or functions without
+            arguments that make either.
         agents: texts as ``ucbvi:growth=1.3``, or what is called as ``tacit.UCBVI`` is: with the
             spec, ``users``, ``privacy``, ``seed`` and ``noise_seed``.
         budgets: privacy models.
@@ -224,7 +228,8 @@ def sweep(
         SweepFailed: Runs failed; the others have been run, and are kept.
     """
     users, workers = whole_number("users", users), whole_number("workers", workers)
-    lines = itertools.product(worlds, agents, budgets, seed_list(seeds))
+    found = [build(one) if hasattr(one, "unwrapped") else one for one in worlds]
+    lines = itertools.product(found, agents, budgets, seed_list(seeds))
     jobs = _identified([Job(world, agent, one, users, seed) for world, agent, one, seed in lines])
     if not jobs:
         raise InvalidArgument("worlds, agents, budgets and seeds must not be empty")
@@ -268,6 +273,9 @@ def run_jobs(
     results, failed = dict(known or {}), dict[int, str]()
     left = [place for place in range(len(jobs)) if place not in results]
     workers = workers if len(left) > 1 else 1  # a single one needs no other process
+    if workers > 1 or executor is not None:  # others are silent
+        for privacy, users in {(job.privacy, job.users): 0 for job in jobs}:
+            warn_of_budget(privacy, users)
     with progress_bar("runs", len(jobs), progress) as advance:
         advance(len(results))
         for _ in range(_TRIES):
@@ -322,10 +330,8 @@ def _identified(jobs: Sequence[Job]) -> list[Job]:
 
 
 def _built(world: WorldLike) -> World:
-    if isinstance(world, str):
-        return build_world(world)
-    made: World = world if hasattr(world, "simulate") else world()  # type: ignore[assignment]
-    return made
+    made = hasattr(world, "simulate") or isinstance(world, str)
+    return build(world if made else world())  # type: ignore[operator]
 
 
 def _outcome(job: Job) -> Result | str:
@@ -417,4 +423,6 @@ def _done(work: bytes, item: bytes) -> Any:
         make, what = _work(work), pickle.loads(item)  # noqa: S301  # as above
     except Exception as error:
         return f"another process cannot load it: {type(error).__name__}: {error}"
-    return make(what)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "(delta|epsilon) is", TacitWarning)
+        return make(what)

@@ -15,10 +15,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tacit.core.algorithm import Algorithm, BlockInfo, BlockSizes, Plan, Progress, Queries, Query
-from tacit.privacy.curator import Release
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.validation import checked_number, flag
-from tacit.trial.effects import CENTRE, Effect, EffectBalls, EffectSums
+from tacit.trial.effects import Effect, Effects, effect_queries
 from tacit.trial.policy import TrialPolicy
 from tacit.trial.posterior import STAYED, EffectPosterior, LookEvidence, posterior, shape_of
 from tacit.trial.spec import TrialSpec
@@ -40,15 +39,19 @@ class ActionCentredOptions:
         report: share of the last look's budget for the average effect with its interval, which
             ``agent.effects()`` tells at the end; 1 for a trial that estimates and does not learn
             from its last look.
+        by_feature: whether it is for the effects of all features instead: a message's effect is
+            their sum, each times its feature. The mean of f f' is the spec's.
     """
 
     own: bool = True
     report: float = 0.0
+    by_feature: bool = False
 
     def __post_init__(self) -> None:
         share = checked_number("report", self.report, "in [0, 1]", lambda x: 0.0 <= x <= 1.0)
         object.__setattr__(self, "report", share)
-        object.__setattr__(self, "own", flag("own", self.own))
+        for name in ("own", "by_feature"):
+            object.__setattr__(self, name, flag(name, getattr(self, name)))
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,7 +60,7 @@ class TrialState:
 
     posterior: EffectPosterior
     evidence: tuple[LookEvidence, ...] = ()
-    effect: Effect | None = None
+    effects: Effects = ()
 
 
 class ActionCentred(Algorithm[TrialState]):
@@ -114,63 +117,39 @@ class ActionCentred(Algorithm[TrialState]):
         sizes = spec.horizon, spec.dimension, spec.actions, spec.probabilities[0]
         return CentredScores(*sizes, spec.memory, spec.usual_reward)
 
-    def update(
-        self,
-        state: TrialState,
-        plan: Plan,
-        release: Release,
-        block: BlockInfo,
-        rng: np.random.Generator,
-    ) -> TrialState:
-        """The posterior with one more look.
+    def learn(
+        self, state: TrialState, plan: Plan, block: BlockInfo, rng: np.random.Generator
+    ) -> Queries[TrialState]:
+        """Scores; and of the last look, where it is wanted, two balls around effects.
 
         Args:
             state: What is known.
             plan: That serves people.
-            release: Of the scores, with noise.
             block: How many people it has.
             rng: Not used.
         """
         look = min(block.releases, len(self.spec.looks) - 1)
-        before = state.evidence[-1].information if look and state.evidence else 0.0
-        edges = (0, *self.spec.edges)
-        more = STAYED * (edges[look + 1] - edges[look]) * self._variance(plan.policy)
-        noise = float(np.max(release.std["scores"]))
-        found = LookEvidence(release["scores"], noise, block.users, before + more)
-        evidence = (*state.evidence, found)
-        return TrialState(posterior(evidence, self.shape), evidence)
-
-    def learn(
-        self, state: TrialState, plan: Plan, block: BlockInfo, rng: np.random.Generator
-    ) -> Queries[TrialState]:
-        """Scores; and of the last look, where it is wanted, two balls around the average effect.
-
-        Args:
-            state: What is known.
-            plan: That serves people.
-            block: How many people it has.
-            rng: Not used.
-        """
-        report = self.options.report if block.releases == len(self.spec.looks) - 1 else 0.0
-        share = None if report == 0.0 else 1.0 - report
+        report = self.options.report if look == len(self.spec.looks) - 1 else 0.0
         if report < 1.0:
+            share = None if report == 0.0 else 1.0 - report
             release = yield Query(self.query(state, plan, block), share=share)
-            state = self.update(state, plan, release, block, rng)
+            before = state.evidence[-1].information if look and state.evidence else 0.0
+            edges = (0, *self.spec.edges)
+            more = STAYED * (edges[look + 1] - edges[look]) * self._variance(plan.policy)
+            noise = float(np.max(release.std["scores"]))
+            found = LookEvidence(release["scores"], noise, block.users, before + more)
+            evidence = (*state.evidence, found)
+            state = TrialState(posterior(evidence, self.shape), evidence)
         if report > 0.0:
-            spec = self.spec
-            balls = EffectBalls(spec.horizon, spec.probabilities[0], spec.reward_scale)
-            sizes = spec.horizon, spec.dimension, spec.probabilities[0], spec.usual_reward
-            first = yield Query(EffectSums(*sizes, 0.0, balls.first), share=CENTRE * report)
-            centre, radius = balls.second(first)
-            last = yield Query(EffectSums(*sizes, centre, radius))
-            state = replace(state, effect=balls.effect(last, centre, radius))
+            effects = yield from effect_queries(self.spec, report, self.options.by_feature)
+            state = replace(state, effects=effects)
         return state
 
-    def effects(self, state: TrialState) -> Effect:
-        """The average effect with its interval, once the last look was released."""
-        if state.effect is None:
+    def effects(self, state: TrialState) -> Effect | Effects:
+        """Effects with intervals, once the last look was released: the average, or of features."""
+        if not state.effects:
             raise InvalidArgument("effects come with the last look, of agents with report=...")
-        return state.effect
+        return state.effects if self.options.by_feature else state.effects[0]
 
     def _variance(self, policy: TrialPolicy) -> float:
         """Variance of an action, in the mean over the design, by a policy without own history."""
@@ -196,14 +175,8 @@ class ActionCentred(Algorithm[TrialState]):
         size = float(np.trace(np.array(spec.gram))) if spec.gram is not None else 1.0
         mean, covariance = known.mean / np.sqrt(size), known.covariance / size
         own = PEOPLE / np.sqrt(size) if self.options.own and spec.memory == 1 else 0.0
-        policy = TrialPolicy.of(
-            mean,
-            covariance,
-            spec.actions,
-            low=spec.probabilities[0],
-            own=float(own),
-            usual=spec.usual_reward,
-        )
+        low, usual = spec.probabilities[0], spec.usual_reward
+        policy = TrialPolicy(mean, covariance, spec.actions, low, float(own), usual)
         return Plan(policy, replace(policy, greedy=True, own=0.0))
 
     # Choices made before the first person comes.

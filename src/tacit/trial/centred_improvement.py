@@ -130,7 +130,7 @@ class CentredImprovement(FiniteAlgorithm[TrialState]):
     def _drawing(self, state: TrialState, floor: float) -> Policy:
         spec, known = self.spec, state.posterior
         low = floor / spec.actions
-        belief = TrialPolicy.of(known.mean, known.covariance, spec.actions, low=low)
+        belief = TrialPolicy(known.mean, known.covariance, spec.actions, low)
         chances: Floats = belief.chances(np.eye(spec.states))
         if spec.actions == 2:
             chances = np.stack([1.0 - chances, chances], axis=1)

@@ -15,35 +15,10 @@ from tacit.published.trials import PublishedTrial
 class TrialPolicy(PublishedTrial):
     """Chances of actions, for everybody alike, or with a person's own history as evidence.
 
-    >>> policy = TrialPolicy.of(np.array([0.1]), np.array([[0.01]]), 2, low=0.2)
+    >>> policy = TrialPolicy(np.array([0.1]), np.array([[0.01]]), 2, low=0.2)
     >>> policy.chances([[1.0], [-1.0]]).round(3).tolist()
     [0.8, 0.2]
     """
-
-    @classmethod
-    def of(
-        cls,
-        mean: Floats,
-        covariance: Floats,
-        actions: int,
-        *,
-        low: float,
-        own: float = 0.0,
-        usual: float = 0.5,
-        greedy: bool = False,
-    ) -> TrialPolicy:
-        """The first version of a policy.
-
-        Args:
-            mean: Of effects.
-            covariance: Of the same.
-            actions: How many there are.
-            low: Least chance of an action.
-            own: Deviation of people from each other; 0 where own histories are not used.
-            usual: Guess of a reward.
-            greedy: Whether the best action is certain.
-        """
-        return cls(mean, covariance, actions, low, own, usual, greedy, 0)
 
     def as_version(self, version: int) -> TrialPolicy:
         """The same policy by another number."""

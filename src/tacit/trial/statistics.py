@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 
@@ -69,54 +68,55 @@ class CentredScores(Statistic):
         from tacit.trial.score_loops import centred_scores
 
         out = np.zeros((block.users, self.layout.size))
-        features, cells, actions, rewards, chances, lengths = read_decisions(self, block)
         with np.errstate(all="ignore"):
-            given = rewards, chances, lengths, self.window, self.usual
-            centred_scores(features, cells, actions, *given, out)
+            centred_scores(*self.decisions(block), out)
         return out
 
+    def decisions(self, block: Block) -> tuple[Floats, Ints, Ints, Floats, Floats]:
+        """Features, cells, actions, chances of all actions, and gains; shapes may raise.
 
-def read_decisions(asked: Any, block: Block) -> tuple[Any, ...]:
-    """Features, cells, actions, rewards, chances of all actions, and lengths; shapes may raise.
+        A gain is a return less its baseline, or NaN where something of the decision is not known.
+        """
+        from tacit.trial.score_loops import decision_gains
 
-    What is not finite leaves its decision out: the chances of that are zero.
-    """
-    users, H, d = block.users, asked.horizon, asked.dimension
-    for name, shape in {"actions": (users, H), "rewards": (users, H)}.items():
-        require_shape(name, block[name], shape)
-    actions = np.ascontiguousarray(as_codes("actions", block["actions"]))
-    rewards = np.ascontiguousarray(as_numbers("rewards", block["rewards"]))
-    lengths = np.full(users, H)
-    if "lengths" in block.arrays:
-        require_shape("lengths", block["lengths"], (users,))
-        lengths = as_codes("lengths", block["lengths"])
-    if asked.linear:
-        require_shape("states", block["states"], (users, H + 1, d))
-        features = np.ascontiguousarray(as_numbers("states", block["states"])[:, :-1])
-        cells = np.where(np.isfinite(features).all(axis=2), 0, -1)
-    else:
-        require_shape("states", block["states"], (users, H + 1))
-        features = np.zeros((users, 0, d))
-        cells = np.ascontiguousarray(as_codes("states", block["states"])[:, :-1])
-    return features, cells, actions, rewards, _chances(asked, block, cells, actions), lengths
+        users, H = block.users, self.horizon
+        for name, shape in {"actions": (users, H), "rewards": (users, H)}.items():
+            require_shape(name, block[name], shape)
+        actions = np.ascontiguousarray(as_codes("actions", block["actions"]))
+        rewards = np.ascontiguousarray(as_numbers("rewards", block["rewards"]))
+        lengths = np.full(users, H)
+        if "lengths" in block.arrays:
+            require_shape("lengths", block["lengths"], (users,))
+            lengths = as_codes("lengths", block["lengths"])
+        more = (self.dimension,) if self.linear else ()
+        require_shape("states", block["states"], (users, H + 1, *more))
+        if self.linear:
+            features = np.ascontiguousarray(as_numbers("states", block["states"])[:, :-1])
+            cells = np.where(np.isfinite(features).all(axis=2), 0, -1)
+        else:
+            features = np.zeros((users, H, 0))
+            cells = np.ascontiguousarray(as_codes("states", block["states"])[:, :-1])
+        chances, gains = self._chances(block, cells, actions), np.empty((users, H))
+        sizes = self.window, self.usual, 1 if self.linear else self.dimension
+        with np.errstate(all="ignore"):
+            decision_gains(cells, actions, rewards, chances, lengths, *sizes, gains)
+        return features, cells, actions, chances, gains
 
-
-def _chances(asked: Any, block: Block, cells: Ints, actions: Ints) -> Floats:
-    """Chances (users, H, A) of all actions at each decision, in the declared range."""
-    A, shape = asked.actions, (*actions.shape, asked.actions)
-    if asked.table is not None:
-        inside = (cells >= 0) & (cells < asked.dimension)
-        found = np.where(inside[..., np.newaxis], asked.table[np.where(inside, cells, 0)], np.nan)
-    else:
-        if "propensities" not in block.arrays:
+    def _chances(self, block: Block, cells: Ints, actions: Ints) -> Floats:
+        """Chances (users, H, A) of all actions at each decision, in the declared range."""
+        A = self.actions
+        if self.table is not None:
+            inside = (cells >= 0) & (cells < self.dimension)
+            found = np.where(inside[..., np.newaxis], self.table[inside * cells], np.nan)
+        elif "propensities" not in block.arrays:
             raise InvalidArgument("each decision needs its chance: give propensities=...")
-        logged = as_numbers("propensities", block["propensities"])
-        if A == 2 and logged.ndim == 2:
-            require_shape("propensities", logged, actions.shape)
-            one = np.where(actions == 1, logged, 1.0 - logged)
-            logged = np.stack([1.0 - one, one], axis=2)
-        require_shape("propensities", logged, shape)
-        found = logged
-    known = np.isfinite(found).all(axis=2, keepdims=True)
-    found = np.clip(np.where(known, found, 0.5), asked.low, 1.0 - (A - 1) * asked.low)
-    return np.where(known, found / found.sum(axis=2, keepdims=True), 0.0)
+        else:
+            found = as_numbers("propensities", block["propensities"])
+            if A == 2 and found.ndim == 2:
+                require_shape("propensities", found, actions.shape)
+                one = np.where(actions == 1, found, 1.0 - found)
+                found = np.stack([1.0 - one, one], axis=2)
+            require_shape("propensities", found, (*actions.shape, A))
+        known = np.isfinite(found).all(axis=2, keepdims=True)
+        found = np.clip(np.where(known, found, 0.5), self.low, 1.0 - (A - 1) * self.low)
+        return np.where(known, found / found.sum(axis=2, keepdims=True), 0.0)
