@@ -1,4 +1,4 @@
-"""Compiled loops of policy gradients, of transition models and of plans with them."""
+"""Compiled loops of transition models and of plans with them."""
 
 from __future__ import annotations
 
