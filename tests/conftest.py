@@ -4,8 +4,6 @@ Hypothesis tries the same examples in every run: a test fails by its code, and n
 ``HYPOTHESIS_PROFILE=default`` looks for others.
 """
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

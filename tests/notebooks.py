@@ -4,8 +4,6 @@ What notebooks keep of an output is text: counts of executions and warnings are 
 picture of a notebook is ``docs/img/NAME.png``, which the site shows below its cell.
 """
 
-from __future__ import annotations
-
 import base64
 import re
 import sys
@@ -33,7 +31,7 @@ def run(name: str, folder: Path) -> Any:
         if cell.cell_type == "code":
             cell.outputs = []
     where = {"metadata": {"path": str(folder)}}
-    NotebookClient(notebook, timeout=300, kernel_name="python3", resources=where).execute()
+    NotebookClient(notebook, timeout=1200, kernel_name="python3", resources=where).execute()
     return notebook
 
 

@@ -5,8 +5,6 @@
 changelog.
 """
 
-from __future__ import annotations
-
 import inspect
 import re
 import subprocess
@@ -120,9 +118,10 @@ def _without_addresses(text: str) -> str:
 def stub() -> str:
     """Text of ``__init__.pyi``: imports of the public names, and a function per agent."""
     agents = {name: inspect.signature(getattr(tacit, name)) for name in sorted(tacit._agents())}
-    imports = {("typing", "Any"), *(("tacit", family) for family in tacit._FAMILIES)}
-    for name, (module, attribute) in tacit._LAZY.items():
-        imports.add((f"tacit.{module}", attribute + f" as {name}" * (attribute != name)))
+    imports = {("typing", "Any")}
+    for name in {*tacit.__all__} - agents.keys():
+        module, attribute = tacit._LAZY[name]
+        imports.add((module, attribute + f" as {name}" * (attribute != name)))
     functions = []
     for name, signature in agents.items():
         parameters = [

@@ -1,7 +1,5 @@
 """Which agent is taken where none is named: every rule, what is refused, and what is said."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np
@@ -83,16 +81,8 @@ def test_features_that_tell_nothing_are_ignored():
 @pytest.mark.parametrize(
     ("world", "privacy", "words"),
     [
-        (
-            SPARSE,
-            LOCAL,
-            "states allow some actions only.* for joint DP and no",
-        ),
-        (
-            SPARSE,
-            PURE,
-            "pure joint DP, but there are agents for joint DP and",
-        ),
+        (SPARSE, LOCAL, "states allow some actions only.* for joint DP and no"),
+        (SPARSE, PURE, "pure joint DP, but there are agents for joint DP and"),
         ("dosing", PURE, "linear-quadratic world and pure joint DP, but .* joint DP and local DP"),
         ("line", LOCAL_PURE, "continuous world and pure local DP"),
     ],

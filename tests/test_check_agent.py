@@ -4,8 +4,6 @@ Each mutant is an agent that someone could write in good faith. What it does wro
 docstring; the check must find it, and say so under the right name.
 """
 
-from __future__ import annotations
-
 import contextlib
 import re
 import warnings
@@ -80,9 +78,6 @@ def test_the_check_asks_for_enough_releases() -> None:
         check(AGENTS["ucbvi, stationary"], users=120)
 
 
-# Noise and budget.
-
-
 @patched(drawn)
 def half_the_scale(curator: Any, draw: Any, scale: float, size: int) -> Any:
     """Its noise is half of what its budget demands, as it asks the sampler for no more."""
@@ -96,9 +91,6 @@ def counts_the_latest(block: Block, user_ids: Any) -> tuple[Block, Any]:
         return block, None
     arrays = {name: array[::-1] for name, array in block.arrays.items()}
     return Block(block.users, arrays), [*user_ids][::-1]
-
-
-# Data flow.
 
 
 class RawBlocks(Leaking):
@@ -158,9 +150,6 @@ class WarnsOfLowRewards(Leaking):
         if self._mean_reward < 0.1:
             warnings.warn("users fare badly", stacklevel=2)
         return super().plan(*known)  # type: ignore[misc]
-
-
-# Save and resume.
 
 
 class ForgetsTies:

@@ -1,7 +1,5 @@
 """Noise and local reports in JavaScript: the same bytes give the same numbers as in Python."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import math

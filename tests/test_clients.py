@@ -1,7 +1,5 @@
 """The JSON form of policies: Python with and without NumPy, and JavaScript, act alike."""
 
-from __future__ import annotations
-
 import ast
 import importlib.util
 import json
@@ -249,9 +247,6 @@ def test_damaged_texts_are_refused(text: str, tmp_path: Path) -> None:
         published.load(tmp_path / "bad.json")
 
 
-# What a file says of itself.
-
-
 def test_an_agents_file_says_where_it_comes_from(tmp_path: Path) -> None:
     spec = FiniteSpec.named(STATES, ["wait", "ask"], horizon=H, stationary=True)
     privacy = tacit.JointDP(epsilon=1.0, delta=1e-6)
@@ -301,9 +296,6 @@ if __name__ == "__main__":
 
     with tempfile.TemporaryDirectory() as made:
         VECTORS.write_text(json.dumps(vectors(Path(made)), indent=1) + "\n")
-
-
-# The small distribution.
 
 
 def test_the_small_distribution_needs_numpy_alone(tmp_path):

@@ -3,8 +3,6 @@
 Links and names lead somewhere, and every agent has a page.
 """
 
-from __future__ import annotations
-
 import contextlib
 import importlib
 import io

@@ -1,7 +1,5 @@
 """Commands that pages name are understood: their sub-commands and options exist."""
 
-from __future__ import annotations
-
 import contextlib
 import importlib
 import io

@@ -1,7 +1,5 @@
 """The hazards that NIST SP 800-226 names: each has a place, and every place is there."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

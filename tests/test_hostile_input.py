@@ -4,8 +4,6 @@ The campaign is ``python -m research.hostile_campaign``; here its seeds are fixe
 test fails always or never.
 """
 
-from __future__ import annotations
-
 import subprocess
 import sys
 import textwrap
@@ -15,12 +13,7 @@ import numpy as np
 import pytest
 
 import tacit
-from research.hostile.arguments import (
-    Call,
-    argument_entries,
-    junk,
-    small_agents,
-)
+from research.hostile.arguments import Call, argument_entries, junk, small_agents
 from research.hostile.fuzzing import HEADING, EntryPoint, fuzz
 from research.hostile_campaign import entry_points, main
 from tacit import InvalidArgument, LocalDP, registry

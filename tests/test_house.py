@@ -1,7 +1,5 @@
 """The house stays small: rooms within their limits, few agents, one kind of noise."""
 
-from __future__ import annotations
-
 import ast
 import os
 import re

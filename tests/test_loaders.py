@@ -1,7 +1,5 @@
 """Hostile files on everything that reads files, each with little memory and little time."""
 
-from __future__ import annotations
-
 import os
 import tracemalloc
 from pathlib import Path

@@ -6,8 +6,6 @@ fails by chance has a probability below 1e-7: some hundreds of tests of noise wi
 be off by more than the whole distance between the users it is given and the claim.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from functools import partial
@@ -176,9 +174,6 @@ def test_what_is_impossible_is_refused(way: str) -> None:
         attempt()
 
 
-# Noise by itself.
-
-
 def noise_of(
     host: str, runs: int = 3, bug: type[Any] | None = None, real: bool = False
 ) -> list[str]:
@@ -271,9 +266,6 @@ def test_sums_on_another_grid_are_found(monkeypatch: pytest.MonkeyPatch) -> None
     assert "entries are not the sum" in noise_of("UCBVI", runs=1)[0]
 
 
-# What an audit says.
-
-
 def test_runs_that_end_early_are_a_finding() -> None:
     class Stops(of_leaks.RawStop):
         """It stops after two blocks, if somebody is paid nothing but ones."""
@@ -299,9 +291,6 @@ def test_too_few_runs_are_refused() -> None:
         audit("UCBVI", runs=19)
 
 
-# Worst users.
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "host", ["UCBVI", RUNNING, "LSVI-UCB", "LinOpt-VI, counts", "certainty equivalence"]
@@ -315,9 +304,6 @@ def test_the_attack_finds_users_who_attain_the_bounds(host: str) -> None:
     own = sampler_of(raw_block(served), agent.policy)
     report = check_statistic(agent.statistic, own, users=100, rounds=40)
     assert 0.95 < report.tightness["replace-one l2"] <= 1.0 + 1e-9
-
-
-# The command.
 
 
 @pytest.mark.slow

@@ -1,7 +1,5 @@
 """The notebooks of the docs run, and print what they say."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

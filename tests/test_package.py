@@ -1,7 +1,5 @@
 """What is shipped: the package with its data, and nothing of the laboratory."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess
@@ -82,16 +80,13 @@ def tacit_of(installed: Path, cwd: Path, *arguments: str) -> subprocess.Complete
         capture_output=True,
         text=True,
         check=False,
-        timeout=120,
+        timeout=600,
     )
 
 
 def test_the_shipped_package_works_without_a_clone(installed, tmp_path):
     made = tacit_of(installed, tmp_path, "show", "world", "riverswim", "--json")
     assert (made.returncode, made.stderr) == (0, "")
-
-
-# The lists of pyproject.toml.
 
 
 def project() -> dict:
@@ -130,9 +125,6 @@ def plain(requirement: str) -> str:
     """The name of a requirement, as indexes spell it."""
     name = requirement.partition(">")[0].partition("[")[0].strip()
     return name.lower().replace("_", "-")
-
-
-# What is tried elsewhere.
 
 
 def content() -> dict:

@@ -1,7 +1,5 @@
 """No public name changes by accident."""
 
-from __future__ import annotations
-
 import ast
 
 import tacit

@@ -1,7 +1,5 @@
 """Reading a stranger's published file takes no more memory than it is allowed."""
 
-from __future__ import annotations
-
 import io
 import os
 import tracemalloc

@@ -1,49 +1,28 @@
 """Reinforcement learning that learns from people without revealing them.
 
-The public names, loaded when they are first asked for; ``__init__.pyi`` has their types, written by
-``python -m tests.public_api``. ``tacit.UCBVI`` makes agents of the algorithm ``UCBVI``.
+The public names, loaded when they are first asked for, from where the stub ``__init__.pyi`` imports
+them; its constructors are written by ``python -m tests.public_api``. ``tacit.UCBVI`` makes agents
+of the algorithm ``UCBVI``.
 """
 
+import ast
 import importlib
 import sys
+from pathlib import Path
 from typing import Any
 
 __version__ = "0.1.0"
 
-_MODULES = {
-    "core.agent": "Agent open_run",
-    "core.algorithm": "Algorithm Query",
-    "data.episodes": "Episodes VectorEpisodes validate_episodes",
-    "core.constructors": "make_agent",
-    "core.monitor": "monitor",
-    "core.intake": "Receipt",
-    "privacy.budget": "Budget Guarantee Relation",
-    "privacy.counters": "counter",
-    "privacy": "distributed local",
-    "privacy.curator": "Curator JointCurator Release",
-    "privacy.local": "LocalCurator",
-    "privacy.errors": "BudgetExceeded Busy CheckFailed CorruptFile DoubleSpend HorizonExceeded "
-    "InvalidArgument MissingExtra TacitError TacitWarning",
-    "privacy.models": "DistributedDP JointDP LocalDP NonPrivate",
-    "privacy.standard": "ClippedSum GramCross OneHotCounts",
-    "privacy.statistic": "Block Layout Part Statistic",
-    "registry": "world",
-    "simulation.result": "Result",
-    "simulation.run": "run",
-    "simulation.sweep": "sweep",
-    "store.store": "Conflict Store StoreGone",
-    "store.values": "record",
-    "tabular.offline": "Recommendation learn_offline",
-    "tabular.policy": "MixedPolicy Policy",
-    "testing.audit_agent": "audit_agent",
-    "testing.check_agent": "check_agent",
-    "testing.check_statistic": "check_statistic",
-    "testing.mechanisms": "audit_counter audit_linear audit_samples",
-    "auto": "agent",
-}
-_FAMILIES = ("continuous", "gym", "linear", "lq", "mixture", "papers", "tabular", "trial")
-_LAZY = {name: (module, name) for module, names in _MODULES.items() for name in names.split()}
-_LAZY["open"], _LAZY["validate"] = _LAZY.pop("open_run"), _LAZY.pop("validate_episodes")
+
+def _public_names() -> dict[str, tuple[str, str]]:
+    """Module and attribute of each name that the stub imports."""
+    head = Path(__file__).with_suffix(".pyi").read_text(encoding="utf-8").partition("\ndef ")[0]
+    imports = (node for node in ast.parse(head).body if isinstance(node, ast.ImportFrom))
+    ours = [node for node in imports if str(node.module).partition(".")[0] == "tacit"]
+    return {a.asname or a.name: (str(node.module), a.name) for node in ours for a in node.names}
+
+
+_LAZY = _public_names()
 
 if "gymnasium" in sys.modules:
     from tacit import gym as gym  # registers ours
@@ -51,19 +30,17 @@ if "gymnasium" in sys.modules:
 
 def __getattr__(name: str) -> Any:
     if name == "__all__":
-        return sorted([*_LAZY, *_FAMILIES, *_agents()])
-    if name in ("distributed", "local"):
-        return importlib.import_module(f"tacit.privacy.{name}")
-    if name in _LAZY:
-        module, attribute = _LAZY[name]
-        return getattr(importlib.import_module(f"tacit.{module}"), attribute)
+        return sorted([*(_LAZY.keys() - {"Privacy", "Schedule"}), *_agents()])
+    module, attribute = _LAZY.get(name, ("tacit", name))
+    if module != "tacit" and not (module == "tacit.privacy" and name.islower()):
+        return getattr(importlib.import_module(module), attribute)
     if name[:1].islower():
         try:
-            return importlib.import_module(f"tacit.{name}")
+            return importlib.import_module(f"{module}.{name}")
         except ModuleNotFoundError as error:
-            if error.name != f"tacit.{name}":
+            if error.name != f"{module}.{name}":
                 raise
-    if name[:1].isupper() and (algorithm := _agents().get(name)) is not None:
+    elif name[:1].isupper() and (algorithm := _agents().get(name)) is not None:
         from tacit.registry import agent_entry
 
         return agent_entry(algorithm).make

@@ -62,6 +62,8 @@ def ActionCentred(
     noise_seed: int | None = None,
     store: Store | str | PathLike[str] = "",
     name: str = "run",
+    baseline: Any = None,
+    holdout: float = 0.0,
 ) -> Agent: ...
 def CentredImprovement(
     spec: Any,
@@ -75,6 +77,8 @@ def CentredImprovement(
     noise_seed: int | None = None,
     store: Store | str | PathLike[str] = "",
     name: str = "run",
+    baseline: Any = None,
+    holdout: float = 0.0,
 ) -> Agent: ...
 def CertaintyEquivalence(
     spec: Any,
@@ -88,6 +92,8 @@ def CertaintyEquivalence(
     noise_seed: int | None = None,
     store: Store | str | PathLike[str] = "",
     name: str = "run",
+    baseline: Any = None,
+    holdout: float = 0.0,
 ) -> Agent: ...
 def ConcurrentPSRL(
     spec: Any,
@@ -101,6 +107,8 @@ def ConcurrentPSRL(
     noise_seed: int | None = None,
     store: Store | str | PathLike[str] = "",
     name: str = "run",
+    baseline: Any = None,
+    holdout: float = 0.0,
 ) -> Agent: ...
 def FittedFunctionalQ(
     spec: Any,
@@ -114,6 +122,8 @@ def FittedFunctionalQ(
     noise_seed: int | None = None,
     store: Store | str | PathLike[str] = "",
     name: str = "run",
+    baseline: Any = None,
+    holdout: float = 0.0,
 ) -> Agent: ...
 def KernelLSVI(
     spec: Any,
@@ -125,6 +135,8 @@ def KernelLSVI(
     noise_seed: int | None = None,
     store: Store | str | PathLike[str] = "",
     name: str = "run",
+    baseline: Any = None,
+    holdout: float = 0.0,
 ) -> Agent: ...
 def LSVIUCB(
     spec: Any,
@@ -140,6 +152,8 @@ def LSVIUCB(
     noise_seed: int | None = None,
     store: Store | str | PathLike[str] = "",
     name: str = "run",
+    baseline: Any = None,
+    holdout: float = 0.0,
 ) -> Agent: ...
 def LSVIUCBPlusPlus(
     spec: Any,
@@ -155,6 +169,8 @@ def LSVIUCBPlusPlus(
     noise_seed: int | None = None,
     store: Store | str | PathLike[str] = "",
     name: str = "run",
+    baseline: Any = None,
+    holdout: float = 0.0,
 ) -> Agent: ...
 def LinOptPO(
     spec: Any,
@@ -173,6 +189,8 @@ def LinOptPO(
     noise_seed: int | None = None,
     store: Store | str | PathLike[str] = "",
     name: str = "run",
+    baseline: Any = None,
+    holdout: float = 0.0,
 ) -> Agent: ...
 def LinOptSampled(
     spec: Any,
@@ -185,6 +203,8 @@ def LinOptSampled(
     noise_seed: int | None = None,
     store: Store | str | PathLike[str] = "",
     name: str = "run",
+    baseline: Any = None,
+    holdout: float = 0.0,
 ) -> Agent: ...
 def LinOptVI(
     spec: Any,
@@ -200,6 +220,8 @@ def LinOptVI(
     noise_seed: int | None = None,
     store: Store | str | PathLike[str] = "",
     name: str = "run",
+    baseline: Any = None,
+    holdout: float = 0.0,
 ) -> Agent: ...
 def LinearPosterior(
     spec: Any,
@@ -212,6 +234,8 @@ def LinearPosterior(
     noise_seed: int | None = None,
     store: Store | str | PathLike[str] = "",
     name: str = "run",
+    baseline: Any = None,
+    holdout: float = 0.0,
 ) -> Agent: ...
 def ModelPosterior(
     spec: Any,
@@ -223,6 +247,8 @@ def ModelPosterior(
     noise_seed: int | None = None,
     store: Store | str | PathLike[str] = "",
     name: str = "run",
+    baseline: Any = None,
+    holdout: float = 0.0,
 ) -> Agent: ...
 def PessimisticImprovement(
     spec: Any,
@@ -238,6 +264,8 @@ def PessimisticImprovement(
     noise_seed: int | None = None,
     store: Store | str | PathLike[str] = "",
     name: str = "run",
+    baseline: Any = None,
+    holdout: float = 0.0,
 ) -> Agent: ...
 def PessimisticLSVI(
     spec: Any,
@@ -253,6 +281,8 @@ def PessimisticLSVI(
     noise_seed: int | None = None,
     store: Store | str | PathLike[str] = "",
     name: str = "run",
+    baseline: Any = None,
+    holdout: float = 0.0,
 ) -> Agent: ...
 def PessimisticVI(
     spec: Any,
@@ -268,6 +298,8 @@ def PessimisticVI(
     noise_seed: int | None = None,
     store: Store | str | PathLike[str] = "",
     name: str = "run",
+    baseline: Any = None,
+    holdout: float = 0.0,
 ) -> Agent: ...
 def PolicyImprovement(
     spec: Any,
@@ -280,6 +312,8 @@ def PolicyImprovement(
     noise_seed: int | None = None,
     store: Store | str | PathLike[str] = "",
     name: str = "run",
+    baseline: Any = None,
+    holdout: float = 0.0,
 ) -> Agent: ...
 def UCBPO(
     spec: Any,
@@ -296,6 +330,8 @@ def UCBPO(
     noise_seed: int | None = None,
     store: Store | str | PathLike[str] = "",
     name: str = "run",
+    baseline: Any = None,
+    holdout: float = 0.0,
 ) -> Agent: ...
 def UCBVI(
     spec: Any,
@@ -309,6 +345,8 @@ def UCBVI(
     noise_seed: int | None = None,
     store: Store | str | PathLike[str] = "",
     name: str = "run",
+    baseline: Any = None,
+    holdout: float = 0.0,
 ) -> Agent: ...
 
 __all__ = [

@@ -1,7 +1,5 @@
 """The command line, called from a test, and what may be said of its output."""
 
-from __future__ import annotations
-
 import json
 
 from typer.testing import CliRunner

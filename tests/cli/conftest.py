@@ -1,7 +1,5 @@
 """The fakes under names of their own, as of another package, for every test of the command line."""
 
-from __future__ import annotations
-
 import pytest
 
 from tacit import registry

@@ -1,7 +1,5 @@
 """A world and an agent whose numbers can be computed by hand."""
 
-from __future__ import annotations
-
 import math
 
 import tacit

@@ -1,7 +1,5 @@
 """``tacit learn`` and ``tacit policy``: from logs to a policy, night after night."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any
@@ -281,9 +279,6 @@ def test_a_mistake_is_one_line(mistake: str, app: Path) -> None:
     assert change[0] in text
     app.write_text(text.replace(change[0], change[1], 1))
     assert words in one_line(call("learn", app))
-
-
-# Policies.
 
 
 def test_policies_are_compared_by_what_they_do(tmp_path: Path) -> None:

@@ -1,7 +1,5 @@
 """``tacit ledger``: what it says of a store, what it refuses and repairs, and its exit codes."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import shutil

@@ -1,7 +1,5 @@
 """Mistakes are one line and an exit code, before anything runs."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.cli.calls import BUDGET, call, one_line, run

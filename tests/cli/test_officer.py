@@ -1,7 +1,5 @@
 """What an officer signs: who answers for it, what is not hidden, one promise, and the registry."""
 
-from __future__ import annotations
-
 import html
 import json
 import re

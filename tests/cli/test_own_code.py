@@ -1,9 +1,5 @@
 """Agents and worlds of your own, by file, by module and as files of tables."""
 
-from __future__ import annotations
-
-import json
-import re
 import sys
 from pathlib import Path
 
@@ -11,7 +7,6 @@ import pytest
 
 import tacit
 from tacit import InvalidArgument, registry
-from tacit.tabular import load_world
 from tests.cli.calls import BUDGET, call, content, entry, one_line
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -46,8 +41,6 @@ def test_an_environment_of_a_file_is_a_world(here):
     shown = content(call("show", "world", f"{CORRIDOR}:corridor", "--json"))
     assert shown["summary"].startswith("A corridor: action 1 goes on")
 
-
-def test_an_environment_of_a_file_takes_the_options_of_environments(here):
     world = tacit.world(f"{CORRIDOR}:Corridor:length=3,horizon=20")
     assert (world.spec.states, world.spec.horizon) == (4, 20)
     assert world.assumed == ("rewards in -1:10 (declared)",)
@@ -205,30 +198,6 @@ def test_what_is_of_pythons_own_library_is_not_called(here, marked, text, place)
     assert "is of Python's own library" in line
     assert not marked.exists()
     assert (here / "victim").is_dir()
-
-
-# Files of tables.
-
-GOOD = {"transitions": [[[1.0], [1.0]]], "rewards": [[0.25, 0.75]], "horizon": 2}
-DRAWN = {"values": [0.0, 0.5], "probabilities": [[[0.5, 0.5], [1.0, 0.0]]]}
-WRONG = {
-    "and may have ['name', 'start']": {"colour": 1},
-    "horizon must be an integer >= 1, got 2.5": {"horizon": 2.5},
-    "rewards must be numbers alone": {"rewards": [["a", 0.5]]},
-    "state 0, action 0 must be in [0, 1]": {"rewards": [[1.4, 0.5]]},
-    "but the sum is 0.9": {"transitions": [[[0.9], [1.0]]]},
-}
-
-
-def test_a_file_is_read_or_refused(tmp_path):
-    path = tmp_path / "mine.json"
-    for change in ({"name": "a", "start": [1.0]}, {"rewards": DRAWN}):
-        path.write_text(json.dumps(GOOD | change))
-        assert load_world(path).spec.horizon == 2
-    for words, change in WRONG.items():
-        path.write_text(json.dumps(GOOD | change))
-        with pytest.raises(InvalidArgument, match=f"describes no world.*{re.escape(words)}"):
-            load_world(path)
 
 
 @pytest.mark.parametrize(

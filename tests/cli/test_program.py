@@ -1,7 +1,5 @@
 """The command line as a program: its start, its end, and that runs do not depend on how."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys
@@ -21,7 +19,7 @@ def program(*arguments, **options):
         capture_output=True,
         text=True,
         check=False,
-        timeout=120,
+        timeout=600,
         **options,
     )
 

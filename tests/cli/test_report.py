@@ -1,7 +1,5 @@
 """``tacit report``: what it promises in words, its numbers, its policies, and what it refuses."""
 
-from __future__ import annotations
-
 import hashlib
 import html
 import json

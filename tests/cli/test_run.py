@@ -1,7 +1,5 @@
 """``tacit run`` and ``tacit plan``: numbers by hand, words, files, noise."""
 
-from __future__ import annotations
-
 import json
 
 from tacit import Guarantee
@@ -101,9 +99,6 @@ def test_results_are_saved_and_drawn(tmp_path):
     assert json.loads(quiet.stdout)["users"] == 10_000
 
 
-# Several agents or budgets: one table.
-
-
 def compare(*arguments):
     fixed = ("--world", "two_coins", "--users", "1e4", "--workers", 1, "--seeds", 2)
     return call("run", *fixed, *arguments)
@@ -135,9 +130,6 @@ def test_agents_times_budgets(tmp_path):
     assert {label: len(runs) for label, runs in load_results(file).items()} == dict.fromkeys(
         seen, 2
     )
-
-
-# Plans.
 
 
 def planned(*arguments, agent="scripted"):

@@ -1,7 +1,5 @@
 """``tacit show``: all names, and one."""
 
-from __future__ import annotations
-
 import pytest
 
 from tacit import papers, registry

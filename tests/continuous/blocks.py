@@ -1,7 +1,5 @@
 """Blocks of users whose states are vectors."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

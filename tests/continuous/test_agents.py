@@ -1,7 +1,5 @@
 """The agents with functional noise: what they promise, spend, refuse and learn."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 from functools import partial
@@ -197,9 +195,6 @@ def test_refuses_what_does_not_go_together(options: dict[str, Any], match: str) 
     given = {"spec": LINE.spec, "users": 20, "privacy": JOINT} | options
     with pytest.raises(InvalidArgument, match=match):
         FittedFunctionalQ(given.pop("spec"), given.pop("users"), given.pop("privacy"), **given)
-
-
-# Most are served.
 
 
 @pytest.mark.parametrize(("users", "first"), [(1, 20), (10, 20), (2000, 20), (10**6, 84)])

@@ -1,7 +1,5 @@
 """An end is worth what is earned after it, nothing, to every agent; a time limit is no end."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 from typing import Any

@@ -1,7 +1,5 @@
 """Kernels as feature maps, what is asked on them, and the agents that learn with them."""
 
-from __future__ import annotations
-
 import math
 from functools import partial
 from typing import Any

@@ -1,7 +1,5 @@
 """Where episodes end, learnt from users: histograms along coordinates, bounds, caution and hope."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 from functools import partial
@@ -62,9 +60,6 @@ def told(statistic: TerminationHistogram, data: Block, rng: np.random.Generator,
     return {name: part + noise[name] * rng.normal(size=part.shape) for name, part in sums.items()}
 
 
-# What is asked.
-
-
 def test_histograms_are_what_they_say() -> None:
     states = np.full((1, 101, 2), 0.01)
     states[0, 3] = 0.99, -0.99  # where the third step leads is where it ends
@@ -94,9 +89,6 @@ def test_no_user_is_worse_than_declared() -> None:
     check_statistic(asked(), users, attained=0.6, **few)
     turning = SmoothSpec((-math.pi, -1.0), (math.pi, 1.0), 2, 100, angles=(0,), may_end=True)
     check_statistic(asked(turning), partial(users, spec=turning), attained=0.6, **few)
-
-
-# What is made of it.
 
 
 @pytest.mark.parametrize("std", [0.0, 10.0])
@@ -178,9 +170,6 @@ def test_regression_finds_ends_that_are_no_box() -> None:
     signs = signs.after(question.layout.unpack(question.total(data) + noise)["moments"], std)
     at = rng.uniform(-0.4, 0.6, (1000, 2))
     assert (signs(at) == (at.sum(axis=1) > 0.6)).mean() > 0.9
-
-
-# Agents.
 
 
 def learnt(world: Any, users: int, privacy: Any, seed: int = 0, **options: Any) -> Any:

@@ -8,6 +8,7 @@ from tacit import InvalidArgument
 from tacit.continuous import Custom, Grid, Polynomial, QPolicy, Quadrature
 from tacit.continuous.worlds import chooser
 from tacit.store.values import dump, load
+from tests.refusals import refusals
 
 GRID = Grid((0.0,), (1.0,), (3,))
 MAPS = [Grid((0.0, 0.0), (1.0, 2.0), (4, 3)), Polynomial((1.0, 2.0), 1.5, 2)]
@@ -111,20 +112,15 @@ def test_code_is_not_published(tmp_path):
     assert not list(tmp_path.iterdir())
 
 
-@pytest.mark.parametrize(
-    ("make", "match"),
-    [
-        (lambda: QPolicy(None, np.zeros((2, 3))), "features must be FeatureMap"),
-        (lambda: QPolicy(GRID, np.zeros((2, 4))), "weights must be finite, of shape"),
-        (lambda: QPolicy(GRID, [["a", "b", "c"]]), "numbers"),
-        (lambda: QPolicy(GRID, np.full((2, 3), np.nan)), "finite"),
-        (lambda: QPolicy(GRID, np.zeros((2, 3)), epsilon=math.nan), "epsilon"),
-        (lambda: QPolicy(GRID, np.zeros((2, 3)), version=-1), "version"),
-        (lambda: QPolicy(GRID, np.zeros((2, 3)), preference=(0, 0)), "each of 2 actions once"),
-        (lambda: QPolicy(GRID, np.zeros((2, 3))).relabelled([0, 2]), "permutation must hold"),
-        (lambda: QPolicy.uniform(0, 2), "dimension"),
-    ],
+test_wrong_arguments_are_named = refusals(
+    lambda make: make(),
+    (lambda: QPolicy(None, np.zeros((2, 3))), "features must be FeatureMap"),
+    (lambda: QPolicy(GRID, np.zeros((2, 4))), "weights must be finite, of shape"),
+    (lambda: QPolicy(GRID, [["a", "b", "c"]]), "numbers"),
+    (lambda: QPolicy(GRID, np.full((2, 3), np.nan)), "finite"),
+    (lambda: QPolicy(GRID, np.zeros((2, 3)), epsilon=math.nan), "epsilon"),
+    (lambda: QPolicy(GRID, np.zeros((2, 3)), version=-1), "version"),
+    (lambda: QPolicy(GRID, np.zeros((2, 3)), preference=(0, 0)), "each of 2 actions once"),
+    (lambda: QPolicy(GRID, np.zeros((2, 3))).relabelled([0, 2]), "permutation must hold"),
+    (lambda: QPolicy.uniform(0, 2), "dimension"),
 )
-def test_wrong_arguments_are_named(make, match):
-    with pytest.raises(InvalidArgument, match=match):
-        make()

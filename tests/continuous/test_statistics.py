@@ -1,7 +1,5 @@
 """Visits and residuals: brute force, declared sensitivities, hostile users."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

@@ -32,9 +32,6 @@ def up(horizon):
     return BoxWorld(lambda s: s[..., 0], "up", horizon, reward_range=(0.0, 1.0))
 
 
-# What users do.
-
-
 @pytest.mark.parametrize("make", WORLDS.values(), ids=WORLDS)
 def test_a_stream_has_the_same_users_every_time(make):
     world = make()
@@ -91,9 +88,6 @@ def test_the_end_of_an_episode():
     assert (actions[[0, 2]] >= 0).all()
 
 
-# Values.
-
-
 def test_one_and_two_steps_by_hand():
     # E min(S + U, 1) = 5/8 - E U^2 / 2, and E max(S - U, 0) = 3/8 + E U^2 / 2, E U^2 = 1/48.
     world = up(1)
@@ -123,9 +117,6 @@ def test_values_are_the_mean_return_of_users(make):
         returns = world.simulate(policy, 10_000, RNG(seed)).rewards.sum(axis=1)
         error = 6 * returns.std() / math.sqrt(len(returns)) + stated
         assert abs(world.value(policy) - returns.mean()) < error
-
-
-# Refusals.
 
 
 def test_policies_and_forms_of_other_worlds_are_refused():

@@ -1,7 +1,5 @@
 """A small algorithm of our own, and users for it."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from functools import partial
 from typing import Any

@@ -1,7 +1,5 @@
 """Late rewards: decisions and outcomes that come apart teach what whole episodes would."""
 
-from __future__ import annotations
-
 import math
 from pathlib import Path
 from typing import Any

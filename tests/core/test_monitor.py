@@ -1,7 +1,5 @@
 """Monitoring: equal to what releases hold, honest about its errors, kept by saves, and free."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 
@@ -74,9 +72,6 @@ def test_a_store_keeps_it_and_it_costs_nothing(tmp_path) -> None:
     assert (tacit.monitor(again).returns[:2] == before.returns).all()
     with again.store.read() as db:
         assert [entry.event for entry in ledger.read(db)].count("release") == 3
-
-
-# Other families.
 
 
 @pytest.mark.parametrize(

@@ -4,8 +4,6 @@
 which it must notice.
 """
 
-from __future__ import annotations
-
 import os
 import signal
 from pathlib import Path
@@ -52,9 +50,6 @@ def test_many_threads(count: int, kind: str) -> None:
     check(owner.threads(count, 200, kind))
 
 
-# Broken code is noticed.
-
-
 def test_who_was_taken_must_be_said(monkeypatch: pytest.MonkeyPatch) -> None:
     right = intake._say_who
     monkeypatch.setattr(intake, "_say_who", lambda error, _, given: right(error, 0, given))
@@ -64,9 +59,6 @@ def test_who_was_taken_must_be_said(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_episodes_must_be_erased(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(runs, "erase", lambda *_: None)
     assert not owner.lines("publish", "file", stride=2003).clean
-
-
-# Calls within calls.
 
 
 def test_a_call_from_a_signal_handler_is_refused_and_does_no_harm(tmp_path: Path) -> None:

@@ -1,7 +1,5 @@
 """Receipts and versions: everybody is somewhere, and what they teach is counted."""
 
-from __future__ import annotations
-
 import json
 import warnings
 from pathlib import Path
@@ -147,9 +145,6 @@ def test_versions_that_were_never_published_teach_nothing() -> None:
     assert agent.taken == 11
 
 
-# Blocks of several versions.
-
-
 @pytest.mark.parametrize("kind", ["UCBVI", "UCBPO", "ConcurrentPSRL"])
 def test_each_user_of_a_block_is_asked_by_the_version_that_she_followed(kind: str) -> None:
     agent, rng = make(size=40, kind=kind), np.random.default_rng(4)
@@ -176,9 +171,6 @@ def test_each_user_of_a_block_is_asked_by_the_version_that_she_followed(kind: st
     assert visits(agent) - before > 1.5 * alone, "those of the first version count, too"
     assert agent.policy.version == 2
     assert ledger.verify(agent.store) == []
-
-
-# Roll back.
 
 
 def test_rolled_back_users_are_counted_and_numbers_only_grow(tmp_path: Path) -> None:
@@ -220,9 +212,6 @@ def test_a_counter_only_goes_forward_whatever_is_rolled_back() -> None:
     with agents[0].store.read() as db:
         found = [load(row.value).users for row in db.execute(sa.select(schema.releases))]
     assert found == [20, 40, 60]
-
-
-# Places.
 
 
 def read(agent: tacit.Agent, devices: int, at_once: int = 10) -> list[tuple[str, Any]]:

@@ -4,8 +4,6 @@ A successor's first greedy policy is as good as its predecessor's, what its own 
 to that and not put in its place.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -7,8 +7,6 @@ Python code can do that in its own process, and no library can stop it. What is 
 nothing is *handed over*.
 """
 
-from __future__ import annotations
-
 import functools
 import gc
 import sys
@@ -27,9 +25,6 @@ from tacit.tabular.ucbvi import UCBVI
 
 PRIVATE = JointDP(1.0, 1e-6)
 IDS = 10**15
-
-
-# The search.
 
 
 def reachable(*roots: Any) -> list[Any]:
@@ -131,9 +126,6 @@ def marked(data: Any, rng: np.random.Generator) -> Any:
     return type(data)(**arrays, user_ids=data.user_ids)
 
 
-# Every agent there is.
-
-
 OWN_WORLDS = {
     "centred_improvement": "riverswim:states=4,horizon=12",
     "action_centred": "micro_randomised:decisions=20,contexts=3",
@@ -181,9 +173,6 @@ def test_no_agent_hands_its_algorithm_anything_raw(
     found = reachable(agent.algorithm, agent.state, agent.plan, agent.record)
     for data, names in again:
         assert raw_in(found, data, names) == []
-
-
-# Somebody who looks while he is asked.
 
 
 class Hostile(UCBVI):

@@ -1,7 +1,5 @@
 """Logs as people have them: pandas, Polars, Arrow, dictionaries and Parquet give one result."""
 
-from __future__ import annotations
-
 import datetime
 import multiprocessing
 import pickle
@@ -24,6 +22,7 @@ from tacit.privacy.errors import CorruptFile, InvalidArgument
 from tacit.privacy.noise import grid_total
 from tacit.tabular.spec import FiniteSpec
 from tacit.tabular.visits import VisitCounts
+from tests.refusals import refusals
 
 STATES, ACTIONS = ["idle", "busy", "away"], ["wait", "ask"]
 SPEC = FiniteSpec.named(STATES, ACTIONS, horizon=3, stationary=True)
@@ -164,25 +163,17 @@ def test_types_that_few_tables_have() -> None:
         Episodes.from_frame(day, **options, time="at")
 
 
-@pytest.mark.parametrize(
-    ("change", "words"),
-    [
-        ({"step": "step"}, "give step or time"),
-        ({"terminal": None}, "end needs terminal"),
-        ({"end": "gone"}, "end is 'gone', but must be one of .'idle'"),
-        ({"states": ["busy", "idle", "away"]}, "given twice"),
-        ({"spec": None}, "horizon is missing"),
-        ({"states": ["a", "a"], "spec": None, "horizon": 3}, "'a' is there twice"),
-        ({"reward": "rewards"}, "no column 'rewards'"),
-        ({"colour": "red"}, "a log has no colour"),
-    ],
+test_public_mistakes_are_named = refusals(
+    lambda change: Episodes.from_frame(LOG, **(OPTIONS | change)),
+    ({"step": "step"}, "give step or time"),
+    ({"terminal": None}, "end needs terminal"),
+    ({"end": "gone"}, "end is 'gone', but must be one of .'idle'"),
+    ({"states": ["busy", "idle", "away"]}, "given twice"),
+    ({"spec": None}, "horizon is missing"),
+    ({"states": ["a", "a"], "spec": None, "horizon": 3}, "'a' is there twice"),
+    ({"reward": "rewards"}, "no column 'rewards'"),
+    ({"colour": "red"}, "a log has no colour"),
 )
-def test_public_mistakes_are_named(change: dict[str, Any], words: str) -> None:
-    with pytest.raises(InvalidArgument, match=words):
-        Episodes.from_frame(LOG, **(OPTIONS | change))
-
-
-# Parquet.
 
 
 def random_log(rng: np.random.Generator, users: int, shuffled: bool) -> Any:
@@ -299,9 +290,6 @@ def test_lists_of_text_need_a_vocabulary_as_frames_do() -> None:
     odd = Episodes.from_frame(log | {"state": [0, "idle", 1]}, horizon=2)
     assert odd.states[:, 0].tolist() == [0, 1]
     assert Episodes.from_frame(log | {"state": [None] * 3}, horizon=2).states[0, 0] == -3
-
-
-# Blocks that nobody holds.
 
 
 def sorted_files(folder: Path, table: Any, files: int) -> Path:

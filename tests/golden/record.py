@@ -11,8 +11,6 @@ worlds here are without ties, where a last bit would decide which action is take
 Agents are made and looked at through public names alone.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import math
@@ -67,9 +65,6 @@ def _number(values: np.ndarray) -> tuple[int | float, float]:
     values = np.nan_to_num(values, nan=0.7, posinf=1.3, neginf=-1.3)
     weights = 0.5 + (places * math.sqrt(0.5)) % 1.0
     return float(values @ weights), float(np.linalg.norm(values))
-
-
-# Agents.
 
 
 def watch(seen: Seen) -> AbstractContextManager[Any]:
@@ -180,9 +175,6 @@ WORK: dict[str, Callable[[], Numbers]] = {
     **{f"paper {name}": partial(record_paper, name) for name in PAPERS},
 }
 """Everything that is recorded, by name."""
-
-
-# Comparisons.
 
 
 def load() -> dict[str, dict[str, int | float]]:

@@ -1,7 +1,5 @@
 """What is recorded: agents, each in a world under a model; and the papers' algorithms."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial

@@ -1,7 +1,5 @@
 """Every agent, and every algorithm of a paper, does what it did, on any processor."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -14,6 +14,7 @@ from tacit.registry import build_world
 from tacit.tabular import riverswim
 from tacit.tabular.model import optimal
 from tacit.tabular.policy import Policy
+from tests.refusals import refusals
 
 IDS = ["RiverSwim", "Grid", "DeepSea", "RandomMDP", "HealthCoach"]
 
@@ -36,9 +37,6 @@ def environment_returns(env, policy, users, seed):
             step += 1
         returns.append(total)
     return np.array(returns)
-
-
-# Environments as worlds.
 
 
 @pytest.mark.parametrize(
@@ -192,9 +190,6 @@ def test_the_best_way_for_agents_is_the_best_way():
     assert -66.0 < found < slippery.optimal_value < -63.0
 
 
-# Environments without a table.
-
-
 class Coins(gymnasium.Env):
     """Two coins to turn; the second turned up ends the episode. Actions start at 1."""
 
@@ -290,35 +285,21 @@ def test_large_blocks_come_in_parts_that_are_the_same_every_time(monkeypatch):
         assert all((a[name] == b[name]).all() for name in ("states", "actions", "rewards"))
 
 
-@pytest.mark.parametrize(
-    ("make", "message"),
-    [
-        (lambda: from_gymnasium("NoSuchLake-v1"), "no environment 'NoSuchLake-v1'"),
-        (lambda: from_gymnasium("FrozenLake-v1", ice=3), "no environment"),
-        (lambda: from_gymnasium(3), "env_or_id must be"),
-        (lambda: from_gymnasium(Corridor(), 2, cells=4), r"\['cells'\] are for making"),
-        (
-            lambda: from_gymnasium("FrozenLake-v1", discount=0.9),
-            "discount means nothing to Discrete",
-        ),
-        (lambda: from_gymnasium("FrozenLake-v1", horizon=0), "horizon must be an integer >= 1"),
-        (
-            lambda: from_gymnasium(Coins(), 3, reward_range=(0, 0)),
-            "reward_range must be two",
-        ),
-        (
-            lambda: from_gymnasium("FrozenLake-v1", optimal_value=-5.0),
-            "optimal_value is given, but gym:FrozenLake-v1.* has a table",
-        ),
-        (lambda: FiniteEnv("riverswim"), "world must be FiniteWorld, got 'riverswim'"),
-    ],
+test_mistakes_are_named = refusals(
+    lambda make: make(),
+    (lambda: from_gymnasium("NoSuchLake-v1"), "no environment 'NoSuchLake-v1'"),
+    (lambda: from_gymnasium("FrozenLake-v1", ice=3), "no environment"),
+    (lambda: from_gymnasium(3), "env_or_id must be"),
+    (lambda: from_gymnasium(Corridor(), 2, cells=4), r"\['cells'\] are for making"),
+    (lambda: from_gymnasium("FrozenLake-v1", discount=0.9), "discount means nothing to Discrete"),
+    (lambda: from_gymnasium("FrozenLake-v1", horizon=0), "horizon must be an integer >= 1"),
+    (lambda: from_gymnasium(Coins(), 3, reward_range=(0, 0)), "reward_range must be two"),
+    (
+        lambda: from_gymnasium("FrozenLake-v1", optimal_value=-5.0),
+        "optimal_value is given, but gym:FrozenLake-v1.* has a table",
+    ),
+    (lambda: FiniteEnv("riverswim"), "world must be FiniteWorld, got 'riverswim'"),
 )
-def test_mistakes_are_named(make, message):
-    with pytest.raises(InvalidArgument, match=message):
-        make()
-
-
-# Worlds as environments.
 
 
 @pytest.mark.parametrize("name", IDS)

@@ -1,7 +1,5 @@
 """Linear agents: what they promise, choose, refuse and learn."""
 
-from __future__ import annotations
-
 from functools import partial
 from typing import Any
 
@@ -9,14 +7,7 @@ import numpy as np
 import pytest
 from scipy.linalg import eigh
 
-from tacit import (
-    LSVIUCB,
-    JointDP,
-    LocalDP,
-    LSVIUCBPlusPlus,
-    NonPrivate,
-    Relation,
-)
+from tacit import LSVIUCB, JointDP, LocalDP, LSVIUCBPlusPlus, NonPrivate, Relation
 from tacit.core.agent import Agent
 from tacit.linear import LinearSpec, LinearWorld, simplex, two_state
 from tacit.privacy.errors import InvalidArgument
@@ -34,13 +25,8 @@ LOCAL = LocalDP(20.0, 1e-6)
 BITS = LocalDP(20.0, 0.0, mechanism="randomised response")
 FEW = "fixed:size=60"
 
-AGENTS: dict[str, Any] = {
-    "lsvi": LSVIUCB,
-    "plus plus": LSVIUCBPlusPlus,
-}
+AGENTS: dict[str, Any] = {"lsvi": LSVIUCB, "plus plus": LSVIUCBPlusPlus}
 
-
-# The conformance check.
 
 Case = tuple[str, LinearWorld, dict[str, Any]]
 
@@ -73,16 +59,12 @@ QUICK = "features, local"
 
 
 @pytest.mark.parametrize(
-    "name",
-    [QUICK, *(pytest.param(name, marks=pytest.mark.slow) for name in SOME if name != QUICK)],
+    "name", [QUICK, *(pytest.param(name, marks=pytest.mark.slow) for name in SOME if name != QUICK)]
 )
 def test_agents_pass_the_check(name: str) -> None:
     report = check(SOME[name])
     shared.assert_report(report, SOME[name][2]["privacy"])
     assert max(report.tightness) > 0.8
-
-
-# What is chosen.
 
 
 def made(world: Any = SIMPLEX, users: int = 240, cls: Any = LSVIUCB, **options: Any) -> Agent:
@@ -148,9 +130,6 @@ def test_known_rewards_are_not_asked_for() -> None:
     assert known.l2(Relation.REPLACE_ONE) < unknown.l2(Relation.REPLACE_ONE)
 
 
-# What is refused.
-
-
 @pytest.mark.parametrize(
     ("options", "message"),
     [
@@ -166,9 +145,6 @@ def test_known_rewards_are_not_asked_for() -> None:
 def test_arguments_are_checked(options: dict[str, Any], message: str) -> None:
     with pytest.raises(InvalidArgument, match=message):
         made(**options)
-
-
-# Users.
 
 
 @pytest.mark.parametrize("statistic", ["features", "counts"])
@@ -203,9 +179,6 @@ def test_devices_report_what_agents_ask(statistic: str, privacy: Any, options: A
         made().learn_reports(np.zeros((60, 1)))
 
 
-# When policies are replaced.
-
-
 @pytest.mark.parametrize("privacy", [NonPrivate(), JointDP(100.0, 1e-6)], ids=["none", "joint"])
 @pytest.mark.parametrize("statistic", ["features", "counts"])
 def test_policies_are_replaced_when_enough_was_learnt(statistic: str, privacy: Any) -> None:
@@ -234,9 +207,6 @@ def test_policies_are_replaced_when_enough_was_learnt(statistic: str, privacy: A
             assert (agent.policy.actions == before[0].actions).all()
             assert (agent.greedy_policy.actions == before[1].actions).all()
     assert 3 <= agent.plan.memory.switches < 0.7 * agent.releases
-
-
-# That it learns.
 
 
 @pytest.mark.parametrize("name", AGENTS)

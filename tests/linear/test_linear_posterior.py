@@ -1,7 +1,5 @@
 """Outcome sums, the posterior of a linear MDP, and the agent that plans by it."""
 
-from __future__ import annotations
-
 import math
 from functools import partial
 
@@ -10,12 +8,7 @@ import pytest
 
 from tacit import Block, JointDP, LinearPosterior, LocalDP, NonPrivate, Relation, check_statistic
 from tacit.linear import LinearWorld, linear_from_tabular, simplex, two_state
-from tacit.linear.posterior import (
-    OutcomePosterior,
-    OutcomeSums,
-    ReleasedOutcomes,
-    Worlds,
-)
+from tacit.linear.posterior import OutcomePosterior, OutcomeSums, ReleasedOutcomes, Worlds
 from tacit.linear.posterior_loops import sample_box, sample_distributions
 from tacit.linear.statistics import weighted_grams
 from tacit.privacy.errors import InvalidArgument
@@ -36,9 +29,6 @@ JOINT = JointDP(10.0, 1e-6)
 
 def sample(rng: np.random.Generator, users: int) -> Block:
     return Block(users, users_of(rng, users, S, A, H))
-
-
-# The statistic.
 
 
 @pytest.mark.parametrize(
@@ -81,9 +71,6 @@ def test_a_clip_does_not_look_at_what_it_weighs() -> None:
     paid = weighted_grams(world.features, paying)[0] @ world.rewards[0]
     assert np.abs(parts["rewards"][0] - paid).max() < 1_200
     assert visits.sum() < 0.9 * 4 * 200_000
-
-
-# The posterior.
 
 
 def test_without_data_samples_are_the_prior() -> None:
@@ -146,9 +133,6 @@ def test_one_model_for_all_steps_is_found_where_there_is_one(stationary: bool) -
     block = ReleasedOutcomes(parts["next"], parts["rewards"], 10.0, 10.0, 3_000, policy)
     found = posterior.worlds([block], posterior.first, rng)
     assert bool((found.measures[:, 0] == found.measures[:, 5]).all()) == stationary
-
-
-# The agent.
 
 
 @pytest.mark.slow

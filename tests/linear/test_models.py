@@ -5,8 +5,6 @@ from the formulas in the docstrings. Releases are without noise here: noise that
 enters ridges and widths.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -19,13 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from tacit import (
-    LSVIUCB,
-    JointDP,
-    LSVIUCBPlusPlus,
-    NonPrivate,
-    Relation,
-)
+from tacit import LSVIUCB, JointDP, LSVIUCBPlusPlus, NonPrivate, Relation
 from tacit.core.agent import Agent
 from tacit.core.algorithm import Plan
 from tacit.linear import LinearWorld, estimate, lsvi_ucb_plus_plus
@@ -89,9 +81,6 @@ def random_world(
     return LinearWorld(
         features * length, measures / length, rewards / length, H, known_rewards=known
     )
-
-
-# References.
 
 
 def solved(gram: Floats, ridge: float, right: Floats) -> Floats:
@@ -337,8 +326,6 @@ def step_weights(variances: Floats) -> Floats:
     return weights
 
 
-# Agents.
-
 SIGNS = {LSVIUCB: (1, 0), LSVIUCBPlusPlus: (1, 0, -1)}
 SIZE = 12
 
@@ -482,13 +469,7 @@ def test_counts_plan_what_the_slow_reference_plans(
         stds = np.sqrt(variance) * scale
         scaled = moves * scale[..., np.newaxis]
         counts = Counts(scaled, paid * scale, reached, stds, stds)
-        model = SlowCells(
-            features,
-            counts,
-            (0.8 * 0.3, 0.8),
-            (stationary, same_rewards),
-            guessed,
-        )
+        model = SlowCells(features, counts, (0.8 * 0.3, 0.8), (stationary, same_rewards), guessed)
         Q, variances = plan(model, H, SIGNS[cls], known)
         assert_planned(agent, last, Q)
         if cls is LSVIUCBPlusPlus:

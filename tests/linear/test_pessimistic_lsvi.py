@@ -1,7 +1,5 @@
 """Pessimistic least squares on a log: the optimum of exact sums, its gate, and its evidence."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from functools import partial
 

@@ -4,19 +4,11 @@ import numpy as np
 import pytest
 
 import tacit
-from tacit import InvalidArgument
 from tacit.linear import LinearWorld, linear_from_tabular, simplex, two_state
-from tacit.registry import build_world
 from tacit.tabular.policy import Policy
 from tacit.tabular.spec import FiniteSpec
-from tests.tabular.families import (
-    drawn_worlds,
-    factors,
-    refuses,
-)
-
-# Worlds.
-
+from tests.refusals import refusals
+from tests.tabular.families import drawn_worlds, factors
 
 GOOD = {
     "features": [[[1.0, 0.0], [0.0, 1.0]], [[0.5, 0.5], [0.5, 0.5]]],
@@ -26,30 +18,23 @@ GOOD = {
 }
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ({"features": [[1.0]]}, r"features must have shape \(S, A, d\), got \(1, 1\)"),
-        ({"features": [[["a"]]]}, "features must be an array of numbers"),
-        (
-            {"features": [[[1.0, 0.0], [0.0, np.inf]], [[0.5, 0.5], [0.5, 0.5]]]},
-            "features at state 0, action 1 must be finite, but entry 1 is inf",
-        ),
-        ({"measures": [np.eye(2)] * 2}, r"measures must have shape \(1 or horizon=3, "),
-        (
-            {"measures": [np.eye(2), np.eye(2), [[1.0, 0.0], [0.5, 0.25]]]},
-            "<features, measures> at step 2, state 0, action 1 must be probabilities with sum 1, "
-            "but the sum is 0.75",
-        ),
-        ({"rewards": [[0.0, np.nan]]}, "rewards at step 0 must be finite, but entry 1 is nan"),
-        ({"rewards": [[-0.5, 1.0]]}, "step 0, state 0, action 0 must be in .* got -0.5"),
-    ],
+test_mistakes_are_named = refusals(
+    lambda change: LinearWorld(**GOOD | change),
+    ({"features": [[1.0]]}, r"features must have shape \(S, A, d\), got \(1, 1\)"),
+    ({"features": [[["a"]]]}, "features must be an array of numbers"),
+    (
+        {"features": [[[1.0, 0.0], [0.0, np.inf]], [[0.5, 0.5], [0.5, 0.5]]]},
+        "features at state 0, action 1 must be finite, but entry 1 is inf",
+    ),
+    ({"measures": [np.eye(2)] * 2}, r"measures must have shape \(1 or horizon=3, "),
+    (
+        {"measures": [np.eye(2), np.eye(2), [[1.0, 0.0], [0.5, 0.25]]]},
+        "<features, measures> at step 2, state 0, action 1 must be probabilities with sum 1, "
+        "but the sum is 0.75",
+    ),
+    ({"rewards": [[0.0, np.nan]]}, "rewards at step 0 must be finite, but entry 1 is nan"),
+    ({"rewards": [[-0.5, 1.0]]}, "step 0, state 0, action 0 must be in .* got -0.5"),
 )
-def test_mistakes_are_named(arguments, message):
-    refuses(LinearWorld, GOOD, arguments, message)
-
-
-# Tabular worlds as linear ones.
 
 
 def test_a_tabular_world_is_linear():
@@ -60,9 +45,6 @@ def test_a_tabular_world_is_linear():
     np.testing.assert_array_equal(
         np.einsum("sad,hdt->hsat", world.features, world.measures), tabular.model.transitions
     )
-
-
-# Specs.
 
 
 def test_what_an_agent_may_know():
@@ -84,34 +66,11 @@ def test_what_an_agent_may_know():
     assert signed.optimal_value == 0.5
 
 
-BUILT_IN = {
-    "two_state": two_state,
-    "simplex": simplex,
-    "simplex_per_step": lambda: simplex(dimension=4, states=8, stationary=False, seed=3),
-}
-
-
-@pytest.fixture(params=BUILT_IN, scope="module")
-def world(request):
-    return BUILT_IN[request.param]()
-
-
 def myopic_value(world):
     """What pays most at once, from the model's tables."""
     H = world.spec.horizon
     actions = [world.model.mean_rewards_at(h).argmax(axis=1) for h in range(H)]
     return world.value(Policy.deterministic(actions, world.spec.actions))
-
-
-def test_the_name_rebuilds_the_world(world):
-    again = build_world(world.name)
-    assert again.name == world.name
-    assert again.spec == world.spec
-    assert (again.measures == world.measures).all()
-    assert (again.rewards == world.rewards).all()
-
-
-# Built-in worlds.
 
 
 @pytest.mark.parametrize("softness", [0.0, 0.6, 0.9, 1.0])
@@ -142,9 +101,6 @@ def test_two_state(softness):
     assert (right[[0, 1], best] == 1).all()
 
 
-# Simplex.
-
-
 @pytest.mark.parametrize(
     "sizes",
     [
@@ -168,14 +124,9 @@ def test_simplex_worlds_are_accepted(sizes):
         assert world.spec.stationary_rewards
 
 
-@pytest.mark.parametrize(
-    ("make", "message"),
-    [
-        (lambda: two_state(seed=-1), "seed must be an integer >= 0, got -1"),
-        (lambda: two_state(softness=1.5), r"softness is 1.5, but must be in \[0, 1\]"),
-        (lambda: simplex(dimension=2), "dimension must be an integer in 3..20, got 2"),
-    ],
+test_mistakes_in_built_in_worlds_are_named = refusals(
+    lambda make: make(),
+    (lambda: two_state(seed=-1), "seed must be an integer >= 0, got -1"),
+    (lambda: two_state(softness=1.5), r"softness is 1.5, but must be in \[0, 1\]"),
+    (lambda: simplex(dimension=2), "dimension must be an integer in 3..20, got 2"),
 )
-def test_mistakes_in_built_in_worlds_are_named(make, message):
-    with pytest.raises(InvalidArgument, match=message):
-        make()

@@ -1,7 +1,5 @@
 """Linear-quadratic agents: what they promise, what they learn, and what they publish."""
 
-from __future__ import annotations
-
 import math
 from functools import partial
 from typing import Any
@@ -49,9 +47,6 @@ def loss(world: LQWorld, policy: GainPolicy) -> float:
     return (best - world.value(policy)) / (best - world.baseline_value)
 
 
-# Conformance.
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("model", MODELS)
 def test_it_passes_the_check(model: str) -> None:
@@ -60,9 +55,6 @@ def test_it_passes_the_check(model: str) -> None:
     assert bool(report.skipped) == (model == "none")
     assert max(report.tightness) <= 1.0 + 1e-9
     assert report.releases == 4
-
-
-# Learning.
 
 
 @pytest.mark.parametrize(("privacy", "users"), [(JOINT, 6000), (NonPrivate(), 400)])
@@ -137,9 +129,6 @@ def test_degenerate_worlds_do_not_break_it(
         assert np.isfinite(greedy.gains).all()
 
 
-# Options.
-
-
 @pytest.mark.parametrize(
     ("options", "message"),
     [
@@ -154,9 +143,6 @@ def test_wrong_options_are_refused(options: dict[str, Any], message: str) -> Non
     given: dict[str, Any] = {"spec": SMALL.spec, "users": 100, "privacy": JOINT} | options
     with pytest.raises(InvalidArgument, match=message):
         CertaintyEquivalence(**given)
-
-
-# Parts.
 
 
 def test_certain_gains_are_riccatis_and_cautious_ones_are_smaller() -> None:

@@ -1,7 +1,5 @@
 """What linear-quadratic agents ask: attacked, by hand, unbiased, and equal however computed."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 
@@ -61,9 +59,6 @@ def one(states: Any, actions: Any, length: int = H) -> Block:
     )
 
 
-# Sensitivity.
-
-
 def test_the_declared_sensitivity_survives_an_attack_and_is_attained() -> None:
     report = check_statistic(statistic(), users, attained=0.97)
     assert max(report.tightness.values()) <= 1.0 + 1e-9
@@ -99,9 +94,6 @@ def test_bounds_are_those_of_the_proof() -> None:
     second = one([[0, 5], [0, 0], [0, 0], [0, 0], [0, 0]], np.zeros(H))
     distance = np.linalg.norm(far.vectors(first) - far.vectors(second))
     assert distance == pytest.approx(far.l2(Relation.REPLACE_ONE), rel=1e-9)
-
-
-# What it computes.
 
 
 def test_one_user_by_hand() -> None:
@@ -172,20 +164,12 @@ def test_a_predictable_clip_does_not_bias() -> None:
 def test_wrong_shapes_are_refused_and_fields_are_read_only() -> None:
     asked = statistic()
     wrong = Block(
-        2,
-        {
-            "states": np.zeros((2, H, N)),
-            "actions": np.zeros((2, H, D)),
-            "lengths": np.full(2, H),
-        },
+        2, {"states": np.zeros((2, H, N)), "actions": np.zeros((2, H, D)), "lengths": np.full(2, H)}
     )
     with pytest.raises(InvalidArgument, match="states"):
         asked.check(wrong)
     with pytest.raises(ValueError, match="read-only"):
         asked.centre[0, 0] = 1.0
-
-
-# A mutant.
 
 
 class ResidualsUncut(TrajectorySums):

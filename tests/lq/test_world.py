@@ -12,6 +12,7 @@ from tacit import InvalidArgument
 from tacit.lq import Ball, GainPolicy, LQSpec, LQWorld, dosing, double_integrator
 from tacit.lq.world import PART
 from tacit.privacy.statistic import StreamedBlock
+from tests.refusals import refusals
 
 # Every statistical test here has a fixed seed and would alarm falsely with about this probability.
 ALARM = 1e-6
@@ -196,25 +197,20 @@ GOOD = {
 }
 
 
-@pytest.mark.parametrize(
-    ("change", "words"),
-    [
-        ({"A": np.ones((2, 3))}, "A must have shape"),
-        ({"B": np.ones((3, 1))}, "B must have shape"),
-        ({"Q": -np.eye(2)}, "Q must be positive semidefinite"),
-        ({"Q": [[1.0, 1.0], [0.0, 1.0]]}, "Q must be symmetric"),
-        ({"R": np.zeros((1, 1))}, "R must be positive definite"),
-        ({"horizon": 0}, "horizon must be an integer >= 1"),
-        ({"noise": -1.0}, "noise is -1.0, but must be a finite number >= 0"),
-        ({"start": (0.0, 0.0)}, "start must be Ball"),
-        ({"start": Ball(0.0, (1.0,))}, "the centre of start must have 2 coordinates, got 1"),
-        ({"norm_bound": 0.1}, r"norm_bound must be at least 2, got 0.1"),
-        ({"gain_bound": 1e-9}, "gain_bound must be at least"),
-    ],
+test_wrong_worlds_are_refused = refusals(
+    lambda change: LQWorld(**(GOOD | change)),
+    ({"A": np.ones((2, 3))}, "A must have shape"),
+    ({"B": np.ones((3, 1))}, "B must have shape"),
+    ({"Q": -np.eye(2)}, "Q must be positive semidefinite"),
+    ({"Q": [[1.0, 1.0], [0.0, 1.0]]}, "Q must be symmetric"),
+    ({"R": np.zeros((1, 1))}, "R must be positive definite"),
+    ({"horizon": 0}, "horizon must be an integer >= 1"),
+    ({"noise": -1.0}, "noise is -1.0, but must be a finite number >= 0"),
+    ({"start": (0.0, 0.0)}, "start must be Ball"),
+    ({"start": Ball(0.0, (1.0,))}, "the centre of start must have 2 coordinates, got 1"),
+    ({"norm_bound": 0.1}, r"norm_bound must be at least 2, got 0.1"),
+    ({"gain_bound": 1e-9}, "gain_bound must be at least"),
 )
-def test_wrong_worlds_are_refused(change, words):
-    with pytest.raises(InvalidArgument, match=words):
-        LQWorld(**(GOOD | change))
 
 
 def test_wrong_simulations_are_refused():
@@ -257,9 +253,6 @@ def test_act_is_the_gain_times_the_state_plus_signs():
     for wrong in ({"gains": [[[np.inf]]]}, {"noise": -0.1}, {"version": -1}):
         with pytest.raises(InvalidArgument, match=next(iter(wrong))):
             GainPolicy(**({"gains": np.zeros((1, 1, 1))} | wrong))
-
-
-# Built-in worlds.
 
 
 @pytest.mark.parametrize("options", [{}, {"horizon": 60, "step": 1.0}, {"step": 0.05}])

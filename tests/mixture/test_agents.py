@@ -1,7 +1,5 @@
 """Mixture agents: what they promise, choose, refuse and learn."""
 
-from __future__ import annotations
-
 import re
 from functools import partial
 from typing import Any
@@ -35,8 +33,6 @@ FEW = "fixed:size=60"
 AGENTS: dict[str, Any] = {"vi": LinOptVI, "po": LinOptPO}
 
 
-# The conformance check.
-
 Case = tuple[str, MixtureWorld, dict[str, Any]]
 
 
@@ -68,9 +64,6 @@ def test_agents_pass_the_check(name: str) -> None:
     report = check_agent(partial(AGENTS[agent], **few | own), world, users=240)
     shared.assert_report(report, own["privacy"])
     assert max(report.tightness) <= 1.0 + 1e-9
-
-
-# What is chosen.
 
 
 def made(world: Any = UNKNOWN, users: int = 240, cls: Any = LinOptVI, **options: Any) -> Any:
@@ -120,9 +113,6 @@ def test_smaller_budgets_begin_with_larger_blocks() -> None:
     shared.smaller_budgets_begin_larger(made, "model", "counts")
 
 
-# What is refused.
-
-
 @pytest.mark.parametrize(
     ("options", "message"),
     [
@@ -145,9 +135,6 @@ def test_arguments_are_checked(options: dict[str, Any], message: str) -> None:
 
 def test_wrong_data_changes_nothing() -> None:
     shared.wrong_data_changes_nothing(made(schedule=FEW), UNKNOWN, "counts")
-
-
-# Users.
 
 
 @pytest.mark.parametrize(
@@ -174,9 +161,6 @@ def test_a_ridge_grows_with_the_noise() -> None:
         expected = np.diag([0.0, 0.0, 2.0, 7.0]) + (prior + 2.0 * noise) * np.eye(4)
         found = agent.estimator.regularised(gram, noise)
         np.testing.assert_allclose(found, expected, atol=1e-12)
-
-
-# That they learn.
 
 
 def learnt(world: MixtureWorld, cls: Any, users: int, privacy: Any, **options: Any) -> float:

@@ -1,7 +1,5 @@
 """What mixture agents make of sums, against slow plain loops and against plain frequencies."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 
@@ -255,9 +253,6 @@ def test_units_of_reward_features_do_not_matter(statistic: str) -> None:
             agent.learn(world.simulate(agent.policy, 20, rng, "episodes"))
         tables.append(values_of(agent))
     np.testing.assert_allclose(tables[0], tables[1], atol=1e-9)
-
-
-# Counts.
 
 
 @pytest.mark.parametrize("pooled", [True, False])

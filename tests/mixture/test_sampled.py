@@ -1,7 +1,5 @@
 """Mixtures given as simulators: the world, what is asked, the plan, and what is learnt."""
 
-from __future__ import annotations
-
 from functools import partial
 from typing import Any
 

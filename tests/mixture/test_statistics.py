@@ -1,8 +1,5 @@
 """What mixture agents ask: attacked, enumerated, unbiased, and equal however it is computed."""
 
-from __future__ import annotations
-
-import inspect
 import itertools
 import math
 from collections.abc import Callable
@@ -21,7 +18,17 @@ from tacit.mixture.statistics import ModelSums, PathCounts
 from tacit.privacy import sensitivity as walks
 from tacit.privacy.errors import CheckFailed, InvalidArgument
 from tacit.privacy.statistic import Statistic
-from tests.tabular.samples import all_episodes, largest_gap, users_of
+from tests.tabular.samples import (
+    HOSTILE,
+    bounds,
+    check_extent,
+    everyone,
+    extent,
+    hostile_users,
+    largest_gap,
+    mutant,
+    users_of,
+)
 
 Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
@@ -63,42 +70,6 @@ def sample_of(S: int, A: int, H: int) -> Callable[[np.random.Generator, int], Bl
     return sample
 
 
-def everyone(S: int, A: int, H: int, rewards: tuple[float, ...] = (0.0, 1.0, math.nan)) -> Block:
-    """Every episode there is, possible or not; a reward of NaN is a step that does not count."""
-    arrays = all_episodes(S, A, H, rewards)
-    users = len(arrays["states"])
-    return Block(users, {**arrays, "versions": np.zeros(users, dtype=int)})
-
-
-def extent(vectors: Floats, power: int = 2) -> tuple[float, float]:
-    """The longest vector and the largest distance, the zero vector included."""
-    vectors = np.unique(np.vstack([vectors, 0.0 * vectors[:1]]), axis=0)
-    farthest = 0.0
-    for vector in vectors:
-        apart = np.abs(vectors - vector) ** power
-        farthest = max(farthest, float(apart.sum(axis=1).max()))
-    longest = float((np.abs(vectors) ** power).sum(axis=1).max())
-    return longest ** (1 / power), farthest ** (1 / power)
-
-
-def bounds(statistic: Statistic) -> tuple[float, float]:
-    return statistic.l2(Relation.ZERO_OUT), statistic.l2(Relation.REPLACE_ONE)
-
-
-def bounds_1(statistic: PathCounts) -> tuple[float, float]:
-    return statistic.l1(Relation.ZERO_OUT), statistic.l1(Relation.REPLACE_ONE)
-
-
-def check_extent(statistic: Statistic, block: Block) -> tuple[float, float]:
-    """What was found, never more than declared, in shares of that."""
-    found, declared = extent(statistic.vectors(block)), bounds(statistic)
-    assert found[0] <= declared[0] * (1 + 1e-9)
-    assert found[1] <= declared[1] * (1 + 1e-9)
-    return found[0] / declared[0], found[1] / declared[1]
-
-
-# Sensitivities, attacked.
-
 WORLD = random_world(S, A, k, seed=2)
 FULL = random_world(S, A, k, seed=3, holes=0.0)
 # Two cells that oppose each other, in which users can stay.
@@ -128,9 +99,6 @@ def test_sensitivities_hold(statistic: Statistic, attained: float | None) -> Non
     sample = sample_of(*sizes, H)
     report = check_statistic(statistic, sample, users=150, rounds=60, attained=attained)
     assert min(report.tightness.values()) > 0.3
-
-
-# Sensitivities, enumerated.
 
 
 @st.composite
@@ -171,10 +139,7 @@ def made(maker: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
     share=st.sampled_from([None, 0.1, 0.5, 0.9]),
 )
 def test_model_sums_are_enumerated(
-    case: tuple[dict[str, Any], int],
-    rewards: bool,
-    pooled: bool,
-    share: float | None,
+    case: tuple[dict[str, Any], int], rewards: bool, pooled: bool, share: float | None
 ) -> None:
     world, horizon = case
     options: dict[str, Any] = {"pooled": pooled}
@@ -243,15 +208,8 @@ def test_what_opposes_is_exact_for_cones_and_for_pairs(angle: float) -> None:
     assert walks.opposed(3.0 * cone(angle, 2)) == pytest.approx(exact, abs=2e-3)
 
 
-# Paths.
-
 SUPPORT = np.array(
-    [
-        [[1, 1, 0], [1, 0, 0]],
-        [[0, 1, 1], [1, 0, 1]],
-        [[0, 0, 1], [1, 1, 1]],
-    ],
-    dtype=bool,
+    [[[1, 1, 0], [1, 0, 0]], [[0, 1, 1], [1, 0, 1]], [[0, 0, 1], [1, 1, 1]]], dtype=bool
 )
 INFORMS = SUPPORT.copy()
 INFORMS[0, 1] = INFORMS[2, 0] = False
@@ -311,7 +269,7 @@ def mazes(draw: st.DrawFn) -> PathCounts:
 def test_paths_are_enumerated(statistic: PathCounts) -> None:
     S, A, _ = statistic.support.shape
     vectors = statistic.vectors(everyone(S, A, statistic.horizon))
-    for power, declared in ((2, bounds(statistic)), (1, bounds_1(statistic))):
+    for power, declared in ((2, bounds(statistic)), (1, bounds(statistic, "l1"))):
         found = extent(vectors, power)
         # Exact, but never less than 1.
         assert np.maximum(found, 1.0) == pytest.approx(declared, rel=1e-12)
@@ -319,7 +277,7 @@ def test_paths_are_enumerated(statistic: PathCounts) -> None:
         patch.setattr(statistics, "_MOST_PAIRS", -1)
         fields = ("support", "informs", "start", "horizon", "policy", "version", "rewards")
         rough = PathCounts(*(getattr(statistic, name) for name in fields))
-        for norm, exact in (("l2", bounds(statistic)), ("l1", bounds_1(statistic))):
+        for norm, exact in (("l2", bounds(statistic)), ("l1", bounds(statistic, "l1"))):
             assert rough.sensitivity(Relation.ZERO_OUT, norm) == exact[0]
             assert rough.sensitivity(Relation.REPLACE_ONE, norm) >= exact[1] * (1 - 1e-12)
 
@@ -373,7 +331,7 @@ def test_a_policy_that_teaches_nothing_has_a_release() -> None:
     for support in (SUPPORT, SUPPORT & False):
         statistic = PathCounts(support, SUPPORT & False, START, H, POLICY)
         assert statistic.layout.size == 1
-        assert bounds(statistic) == bounds_1(statistic) == (1.0, 1.0)
+        assert bounds(statistic) == bounds(statistic, "l1") == (1.0, 1.0)
         block = followers(PATHS[0])(np.random.default_rng(0), 20)
         assert not statistic.vectors(block).any()
         counts, sums = statistic.dense(np.ones(1), None)
@@ -381,9 +339,6 @@ def test_a_policy_that_teaches_nothing_has_a_release() -> None:
         assert not sums.any()
 
 
-# Hostile values.
-
-HOSTILE = [math.nan, math.inf, -math.inf, 1e308, -1.0, -0.0, 0.5, 1.0, 2.0, 3.0, 2.0**53, 5e-324]
 HARD = [
     model_sums(WORLD, H, True),
     model_sums(WORLD, H, True, pooled=True, clip=0.5),
@@ -398,11 +353,7 @@ HARD = [
     kind=st.sampled_from([np.float64, np.float32]),
 )
 def test_bounds_hold_for_hostile_values(numbers: list[float], kind: Any) -> None:
-    values = np.array(numbers).reshape(10, 14)
-    with np.errstate(over="ignore"):
-        values = values.astype(kind)
-    arrays = {"states": values[:, :5], "actions": values[:, 5:9], "rewards": values[:, 9:13]}
-    block = Block(10, {**arrays, "versions": values[:, 13]})
+    block = hostile_users(numbers, kind)
     for statistic in HARD:
         assert np.isfinite(statistic.vectors(block)).all()
         check_extent(statistic, block)
@@ -415,9 +366,6 @@ def test_many_steps_do_not_add_up_to_rounding_errors() -> None:
         statistic = model_sums(OPPOSED, steps, True, pooled=True, clip=clip)
         assert statistic.clips
         assert np.linalg.norm(statistic.vectors(block), axis=1).max() <= clip
-
-
-# What is dropped.
 
 
 def test_impossible_transitions_are_dropped() -> None:
@@ -446,8 +394,6 @@ def test_impossible_transitions_are_dropped() -> None:
     statistic = model_sums(world, 3, True)
     assert np.array_equal(statistic.total(one), statistic.total(late))
 
-
-# The clip that biases nothing.
 
 CHANCES = np.array([[[0.7, 0.3], [0.2, 0.8]], [[0.5, 0.5], [0.9, 0.1]]])
 ALONG = np.array([[[[0.6, -0.6]], [[-0.3, 0.3]]], [[[0.2, -0.2]], [[0.7, -0.7]]]])
@@ -493,9 +439,6 @@ def bias(pooled: bool, clip: float) -> float:
 @pytest.mark.parametrize("clip", [0.3, 1.3, 2.1])
 def test_what_follows_a_clipped_step_is_unbiased(pooled: bool, clip: float) -> None:
     assert bias(pooled, clip) < 1e-12
-
-
-# One number, computed in several ways.
 
 
 def by_hand(statistic: Any) -> tuple[Any, Any, list[tuple[Any, ...]]]:
@@ -593,9 +536,6 @@ def test_aggregates_drop_impossible_transitions() -> None:
     assert np.allclose(statistic.total(wild), statistic.total(counts))
 
 
-# Small worlds and refusals.
-
-
 def test_a_release_of_nothing_has_its_noise() -> None:
     # Nothing follows the only step.
     alone = model_sums(OPPOSED, 1, False)
@@ -618,16 +558,6 @@ def test_blocks_of_other_shapes_are_refused() -> None:
 # Mutants: each of these mistakes is caught by a test above.
 
 
-def mutant(name: str, old: str, new: str) -> Callable[..., None]:
-    """A kernel with a mistake, not compiled."""
-    kernel = getattr(sum_loops, name)
-    source = inspect.getsource(getattr(kernel, "py_func", kernel))
-    assert source.count(old) == 1, old
-    space = {**vars(sum_loops), "compiled": lambda function: function}
-    exec("from __future__ import annotations\n" + source.replace(old, new), space)  # noqa: S102
-    return space[name]
-
-
 @pytest.mark.parametrize(
     ("old", "new"),
     [
@@ -639,7 +569,7 @@ def mutant(name: str, old: str, new: str) -> Callable[..., None]:
 def test_a_clip_that_looks_at_what_follows_is_caught(
     monkeypatch: pytest.MonkeyPatch, old: str, new: str
 ) -> None:
-    monkeypatch.setattr(sum_loops, "sum_steps", mutant("sum_steps", old, new))
+    monkeypatch.setattr(sum_loops, "sum_steps", mutant(sum_loops, "sum_steps", old, new))
     assert max(bias(True, 2.1), bias(True, 1.3)) > 1e-4
 
 
@@ -656,6 +586,6 @@ def test_a_clip_that_does_not_clip_is_caught(
     monkeypatch: pytest.MonkeyPatch, old: str, new: str
 ) -> None:
     statistic = model_sums(OPPOSED, H, True, pooled=True, clip=1.5)
-    monkeypatch.setattr(sum_loops, "sum_steps", mutant("sum_steps", old, new))
+    monkeypatch.setattr(sum_loops, "sum_steps", mutant(sum_loops, "sum_steps", old, new))
     with pytest.raises(CheckFailed, match=r"sensitivity .* was found"):
         check_statistic(statistic, sample_of(2, 1, H), users=50, rounds=5)

@@ -1,7 +1,5 @@
 """Loops are compiled once, and whoever waits for it is told."""
 
-from __future__ import annotations
-
 import io
 import sys
 

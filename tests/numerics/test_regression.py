@@ -1,7 +1,5 @@
 """Regression on noisy sums: Gram matrices without negative eigenvalues, and sums over blocks."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -69,8 +67,6 @@ def test_matrices_without_negative_eigenvalues_stay_as_they_are() -> None:
     matrix = gram_of(np.random.default_rng(0), 4, 9)[np.newaxis]
     assert positive_part(matrix) is matrix
 
-
-# Sums over blocks.
 
 Blocks = list[tuple[int, float]]
 BLOCKS = st.lists(st.tuples(st.integers(1, 10**6), st.floats(0.1, 1e3)), min_size=1, max_size=6)

@@ -1,7 +1,5 @@
 """The noise of real releases and real reports: its law, its grid, and that nothing shares it."""
 
-from __future__ import annotations
-
 import dataclasses
 import math
 from collections.abc import Callable

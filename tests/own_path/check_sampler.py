@@ -6,8 +6,6 @@ rejection, that integers of our own say. So tails are looked at where no number 
 come.
 """
 
-from __future__ import annotations
-
 import contextlib
 import hashlib
 import math
@@ -94,9 +92,6 @@ def _masses(pure: bool, scale: float, count: int) -> list[str]:
     if gammaincc(often.sum() / 2.0, chi / 3.0) < tests.ALARM:
         return [f"{count} numbers of scale {scale:g} do not have the chances of rounded noise"]
     return []
-
-
-# Word by word.
 
 
 def _height(cells: Curve, x: Fraction) -> Decimal:

@@ -4,8 +4,6 @@ In silence, a run whose store is opened again in the middle of a block must rele
 uninterrupted one does, bit for bit.
 """
 
-from __future__ import annotations
-
 import contextlib
 import importlib.util
 import math

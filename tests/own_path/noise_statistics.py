@@ -1,7 +1,7 @@
 """Tests of numbers that should be noise: size, shape, bits, and that nothing shares it.
 
 Bounds hold for any number of values. Each test gives a false alarm with a probability of at most
-``ALARM``; a run of all checks makes fewer than 20,000 of them, so below 1e-6 together.
+``ALARM``; a run of all checks makes fewer than 20,000 of them, so below 1e-9 together.
 
 *Size*: squares of normals add up to a chi-square variable, absolute values of Laplace variables to
 a gamma variable. *Shape*: by the inequality of Dvoretzky, Kiefer, Wolfowitz and Massart the
@@ -15,8 +15,6 @@ Every distance k up to a limit is tried, in one long vector of everything that a
 many there are; a shared part adds up. *Repeats*: two neighbours that both come again, with either
 sign, hardly ever do by chance.
 """
-
-from __future__ import annotations
 
 import math
 from collections.abc import Sequence
@@ -36,7 +34,7 @@ Law: TypeAlias = Literal["normal", "laplace", "sum of laplace"]
 _SLACK = 2e-3
 # Beyond these thresholds values are counted. Whoever cuts noise off takes a whole number.
 _TAILS = (1.01, 2.02, 3.03, 4.04, 5.0, 6.0, 7.5, 9.0)
-ALARM = 1e-11
+ALARM = 1e-14
 _LAGS = (*range(1, 520), 1023, 1024, 1025, 4096, 65_535, 65_536, 65_537)
 _FEW_LAGS = (*range(1, 34), 63, 64, 65, 128, 256, 511, 512, 513, *_LAGS[519:])
 _DIRECTIONS = 24

@@ -4,8 +4,6 @@
 it is elsewhere), and so is the vector that it makes of one user.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 import math

@@ -4,8 +4,6 @@ Nothing is simulated here: ``noise_seed`` is ``None``. Draws are recorded where 
 :class:`tacit.privacy.noise.Noise`, releases where they leave a curator.
 """
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import random

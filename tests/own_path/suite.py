@@ -1,7 +1,5 @@
 """All checks of the real path, one after the other."""
 
-from __future__ import annotations
-
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The checks of real noise, sampler, entropy and gate: healthy, and with defects."""
 
-from __future__ import annotations
-
 import itertools
 import random
 from collections.abc import Callable
@@ -109,9 +107,6 @@ def test_a_report_of_a_wrong_scale_is_found(tmp_path: Path) -> None:
     assert "real noise: law" in failures(made)
 
 
-# Defects of the sampler.
-
-
 @pytest.mark.parametrize(
     "change",
     [
@@ -147,9 +142,6 @@ def test_tails_that_are_drawn_again_are_found_where_nobody_draws(tmp_path: Path)
     with planted(Deviates, "_settled", cut):
         made = sampler_outcomes(trial_of(tmp_path, runs=2))
     assert set(failures(made)) == {"sampler: words"}
-
-
-# Defects of entropy.
 
 
 def test_other_sources_of_randomness_are_found(tmp_path: Path) -> None:
@@ -204,9 +196,6 @@ def test_a_leak_of_real_runs_only_is_found(tmp_path: Path) -> None:
 
     with planted(ReleaseLoop, "read_block", raw):
         assert "real flow" in failures(release_outcomes(trial_of(tmp_path, runs=2)))
-
-
-# The tests behind the checks.
 
 
 @pytest.mark.parametrize("law", ["normal", "laplace"])

@@ -1,7 +1,5 @@
 """The checks of people and stores, healthy and with defects."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Real running sums: counters over blocks by rules of our own, healthy and with defects."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -34,9 +32,6 @@ def test_a_check_that_breaks_is_a_failure() -> None:
     found = [o for group in real_outcomes(broken, WORLD, users=60, quick=True) for o in group]
     assert len(found) == len(CHECKS)
     assert all("no real runs" in str(o.failure) for o in found)
-
-
-# Running sums.
 
 
 def streamed(counter: str) -> Callable[..., Any]:

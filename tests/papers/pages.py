@@ -3,8 +3,6 @@
 ``python -m tests.papers.pages`` writes the tables again.
 """
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

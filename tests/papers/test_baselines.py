@@ -1,7 +1,5 @@
 """The systems that the papers compare with, reconstructed: they say so, learn, keep a budget."""
 
-from __future__ import annotations
-
 import math
 import re
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What the theorems promise: their expressions, by hand."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

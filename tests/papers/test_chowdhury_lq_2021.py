@@ -1,7 +1,5 @@
 """Chowdhury, Zhou and Shroff: the loop against the paper's text, and what is promised."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np
@@ -172,17 +170,6 @@ def test_theorem_3_by_hand() -> None:
     assert cost == pytest.approx(by_hand)
     more = paper.Sizes(100, 4, (2, 1), 8.0, 1e-5, 0.1, True, Noise(0))
     assert paper.theorem_3(more)[1] == pytest.approx(cost / 2)
-
-
-def test_lemma_3_has_a_constant() -> None:
-    """Without control P_h is at most C (H - h + 1) where |A| <= 1, so with control it is, too."""
-    rng, H = np.random.default_rng(5), 6
-    Q, R = np.diag([0.7, 0.2]), np.array([[0.4]])
-    for _ in range(200):
-        theta = rng.normal(size=(3, 2))
-        _, P = gains_of(theta / np.linalg.norm(theta), Q, R, H)
-        for h, one in enumerate(P[:-1]):
-            assert np.linalg.norm(one, 2) <= 0.7 * (H - h) + 1e-12
 
 
 def test_corrected_sets_hold_the_truth() -> None:

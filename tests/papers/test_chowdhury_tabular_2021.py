@@ -1,9 +1,6 @@
 """Chowdhury and Zhou: the compiled loops against the paper's text, and what is promised."""
 
-from __future__ import annotations
-
 import math
-from pathlib import Path
 from statistics import NormalDist
 from typing import Any
 
@@ -284,54 +281,6 @@ def test_bernsteins_part_of_lemma_2_holds() -> None:
     assert 0.2 < largest <= 1.0
 
 
-def test_what_the_noise_of_the_public_code_costs() -> None:
-    """Lap(1 / eps) on counts: from the law alone, by each reading that the page has."""
-    K, H, eps = 50, 3, 1.0
-    sizes = paper.Sizes(K, H, (2, 2), eps, 0.0, 0.1, False, Noise(0))
-    here, there = (counts_of(sizes, [x] * (H + 1), [x] * H, [0.0] * H) for x in (0, 1))
-    # Noise of its own for every count, anew in all K releases of the first user's counts: the
-    # ratio of densities where it is largest.
-    seen = np.tile(here, (K, 1))
-    loss = (np.abs(seen - there) - np.abs(seen - here)).sum() * eps
-    assert loss == pytest.approx(6 * H * K * eps)
-    # A tree of such noise: what the accountant says of its scale, in m nodes.
-    tree = paper._pure_proof(sizes, 1.0 / eps, math.ceil(math.log2(K))).guarantee
-    assert tree is not None
-    assert tree.epsilon == pytest.approx(6 * H * math.ceil(math.log2(K)) * eps)
-    # As drawn: one z for all visits and for those with a next state, or for all cells. Two users
-    # who end in other cells are told apart with certainty, at any scale.
-    for scale in (1.0, 1e9):
-        z = scale * np.random.default_rng(0).laplace(size=1)
-        ended = [(visits + z) - (moved + z) for visits, moved in ((3.0, 2.0), (3.0, 3.0))]
-        cells = [(n + z) - (m + z) for n, m in ((3.0, 0.0), (2.0, 1.0))]
-        assert abs(ended[0] - ended[1]) == pytest.approx(1.0, abs=1e-6)
-        assert abs(cells[0] - cells[1]) == pytest.approx(2.0, abs=1e-6)
-    page = (Path(__file__).parents[2] / "docs/papers/chowdhury_tabular_2021.md").read_text()
-    assert f"6HK epsilon = {6 * 20 * 5000:,} |" in page
-    assert f"6H ceil(log2 K) epsilon = {6 * 20 * math.ceil(math.log2(5000)):,} |" in page
-
-
-def test_why_the_measured_orders_are_those_of_logarithms() -> None:
-    """Slopes of E, and of E (1 + ln(K / E)), at the sizes of research.paper_regret."""
-
-    def E(K: float, eps: float = 200.0) -> float:
-        sizes = paper.Sizes(round(K), 2, (2, 2), eps, 0.0, 0.1, False, Noise(0))
-        return float(paper.central(sizes).E1[-1])
-
-    def order(x: list[float], y: list[float]) -> str:
-        return f"{np.polyfit(np.log(x), np.log(y), 1)[0]:.2f}"
-
-    users, epsilons = [1e4, 2e4, 4e4, 8e4], [50.0, 100.0, 200.0, 400.0]
-    total = [E(k) * (1 + math.log(k / E(k))) for k in users]
-    by_eps = [E(4e4, e) * (1 + math.log(4e4 / E(4e4, e))) for e in epsilons]
-    page = (Path(__file__).parents[2] / "docs/papers/chowdhury_tabular_2021.md").read_text()
-    text = " ".join(page.split())
-    assert f"grows with order {order(users, [E(k) for k in users])} over these K" in text
-    assert f"slopes of {order(users, total)} in K and {order(epsilons, by_eps)} in epsilon" in text
-    late = [order([k, 8 * k], [E(k), E(8 * k)]) for k in (1e6, 1e10)]
-    assert f"has {late[0]} from 10^6 users on, and {late[1]} from 10^10 on" in text
-
-
 @pytest.mark.parametrize("algorithm", [paper.ucb_vi, paper.ucb_po])
 def test_corrected_estimates_are_optimistic(algorithm) -> None:
     """In every one of 8 runs and every episode, though the estimates are far from H at the end."""
@@ -342,34 +291,6 @@ def test_corrected_estimates_are_optimistic(algorithm) -> None:
         below = world.optimal_value if algorithm is paper.ucb_vi else result.values
         assert (result.estimates >= below).all()
         assert result.estimates[-1] < 1.9, "H is 2: nothing was learnt"
-
-
-def test_negative_counts_cost_no_optimism() -> None:
-    """Costs are minimised: V with noise of any sign within E is below V*, and higher when cut."""
-    cut_at_zero = 0
-    for seed in range(200):
-        rng = np.random.default_rng(seed)
-        H, S, A = (int(n) for n in rng.integers(2, 5, 3))
-        P, cost = rng.dirichlet(np.full(S, 0.5), (H, S, A)), rng.random((H, S, A))
-        N = rng.integers(0, 200, (H, S, A)).astype(float)
-        E = float(rng.choice([1.0, 10.0, 50.0]))
-        sizes = paper.Sizes(10, H, (S, A), 1.0, 0.0, 0.1, True, Noise(0))
-        cells = paper.cells_of(sizes)
-        signs = rng.choice([-1.0, 1.0], cells) if seed % 2 else -np.ones(cells)
-        true = np.concatenate([N.ravel(), (N * cost).ravel(), (N[..., None] * P).ravel()])
-        best = np.zeros(S)
-        for h in reversed(range(H)):
-            best = (cost[h] + P[h] @ best).min(axis=1)
-        planned = []
-        for cut in (False, True):
-            work = paper.work_of(sizes)
-            work.cells[:] = true + E * signs
-            paper._plan.py_func(E, E, paper.UCBConstants(0.0, 0.0, 0.0, True, cut), work)
-            planned.append(work.at.V[0].copy())
-            assert (work.at.V[0] <= best + 1e-9).all()
-        assert (planned[0] <= planned[1] + 1e-12).all()
-        cut_at_zero += bool((planned[0] < planned[1] - 1e-6).any())
-    assert cut_at_zero > 0
 
 
 @pytest.mark.parametrize(

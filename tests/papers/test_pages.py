@@ -1,7 +1,5 @@
 """The pages of the papers say where in the code each line of a paper is."""
 
-from __future__ import annotations
-
 import re
 
 import pytest
@@ -51,3 +49,25 @@ def test_one_file_has_all_of_a_papers_algorithms(name: str) -> None:
             assert not pages.anchors(part.stem)
     # What is printed is within it, step by step: comments name every line of the algorithms.
     assert len(pages.anchors(name)) == sum(LINES[name].values())
+
+
+def index(name: str) -> dict[str, str]:
+    """Where a page says that statements are."""
+    page = (pages.PAGES / f"{name}.md").read_text()
+    section = page.partition("## Where each statement is\n")[2].partition("\n## ")[0]
+    found: dict[str, str] = {}
+    for names, where in re.findall(r"^\| (.*?) \| (.*) \|$", section, re.MULTILINE)[1:]:
+        for one in names.split(", "):
+            assert one not in found, one
+            found[one] = where
+    return found
+
+
+@pytest.mark.parametrize("name", pages.NAMES)
+def test_what_an_index_names_in_the_code_is_there(name: str) -> None:
+    """Of what stands in backticks, functions and classes of the paper's file or its tools."""
+    parts = [f"src/tacit/papers/{part}.py" for part in (name, "counters", "result")]
+    source = "\n".join((pages.ROOT / part).read_text() for part in parts)
+    for where in index(name).values():
+        for word in re.findall(r"`(\w+)(?:\.\w+)?`", where):
+            assert re.search(rf"\b{word}\b", source), word

@@ -1,7 +1,5 @@
 """Sahu: the compiled loop against the paper's text, and what is promised."""
 
-from __future__ import annotations
-
 import math
 from types import SimpleNamespace
 

@@ -1,7 +1,5 @@
 """Wang and Hegde: the algorithm against the paper's text, its noise, and what is promised."""
 
-from __future__ import annotations
-
 import itertools
 import math
 from decimal import Decimal, localcontext
@@ -9,11 +7,9 @@ from decimal import Decimal, localcontext
 import numpy as np
 import pytest
 
-from tacit.continuous import (
-    line,
-)
+from tacit.continuous import line
 from tacit.papers import wang_functional_2019 as paper
-from tacit.privacy.budget import epsilon_from_mu, mu_from_budget
+from tacit.privacy.budget import mu_from_budget
 from tacit.privacy.noise import Noise
 
 
@@ -264,59 +260,6 @@ def test_no_sigma_hides_rewards_in_what_algorithm_1_returns(sigma: float) -> Non
     given = {"epsilon": 0.9, "delta": 1e-4, "setting": setting, "sigma": sigma}
     low, high = (paper.functional_q(Users([r] * 10), **given).policy.theta for r in (0.0, 0.1))
     assert (high - low)[-2:].sum() == pytest.approx(0.1 * 0.1, rel=1e-6)
-
-
-def test_e3s_numbers_are_not_what_its_formulas_give() -> None:
-    """8.68 sqrt(beta) sigma is 26.1 sqrt(k + 1), printed 8.6; 3.5 is 5.34; two ways each."""
-    for k in (2.3, 23.0):
-        v, setting = 4 * 3e-4 * (k + 1) / 64, paper.Setting(k=k)
-        sigma = math.sqrt(2 * 5000 / 64 * math.log(0.9 / 5e-5)) * v * 16 / 0.9
-        by_hand = 8.68 * sigma / math.sqrt(v * (k + 1))
-        assert by_hand == pytest.approx(26.1, abs=0.06)
-        room = 8.68 * math.sqrt(setting.beta) * paper.theorem_5_sigma(0.9, 5e-5, setting)
-        assert room / math.sqrt(k + 1) == pytest.approx(by_hand, rel=2e-3)
-    room = math.sqrt(-2 * math.log(1 - (1 - 5e-5) ** (1 / 78)))
-    assert room == pytest.approx(5.34, abs=0.005)
-    assert 1 - (1 - math.exp(-(room**2) / 2)) ** 78 == pytest.approx(5e-5)
-    assert paper.Setting(k=2.3).v == pytest.approx(6.19e-5, rel=1e-3), "printed beside k = 23"
-
-
-def exact_delta(mu: float, epsilon: float) -> float:
-    """The delta of Gaussian noise, integrated over the densities."""
-    x = np.linspace(-40.0, 40.0, 800_001)
-    here, there = (np.exp(-((x - m) ** 2) / 2) / math.sqrt(2 * math.pi) for m in (mu, 0.0))
-    return float(np.maximum(here - math.exp(epsilon) * there, 0.0).sum() * (x[1] - x[0]))
-
-
-def test_the_composition_of_theorem_5_holds_up_to_epsilon_13() -> None:
-    """mu = eps / sqrt(2 ln(e + eps / delta)) by its sigma: enough at 13, too much at 14."""
-    found = {}
-    for epsilon in (0.9, 5.0, 13.0, 14.0, 20.0):
-        mu = epsilon / math.sqrt(2 * math.log(math.e + epsilon / 5e-5))
-        found[epsilon] = exact_delta(mu, epsilon)
-        assert (epsilon_from_mu(mu, 5e-5) <= epsilon) == (found[epsilon] <= 5e-5)
-    assert [epsilon for epsilon, delta in found.items() if delta > 5e-5] == [14.0, 20.0]
-
-
-def test_what_the_returned_function_alone_costs() -> None:
-    """One state, fresh paths: mu = sqrt(T') / ((1 - gamma) sigma), so the claim needs 309."""
-    alpha, gamma, sigma = 3e-4, 0.9, 309.0
-    weights = (1 - alpha * (1 - gamma)) ** np.arange(78)
-    mu = weights.sum() / ((1 - gamma) * sigma * math.sqrt((weights**2).sum()))
-    assert mu == pytest.approx(math.sqrt(78) / (0.1 * sigma), rel=1e-4)
-    assert epsilon_from_mu(mu, 1e-4) == pytest.approx(0.9, abs=0.01)
-    assert epsilon_from_mu(mu * sigma / 0.32, 1e-4) > 3e4
-
-
-def test_a_kernels_norm_is_that_of_lemma_6() -> None:
-    """<f, K_y> = f(y), by integration."""
-    beta, y, x = 3.0, 0.3, np.linspace(0.0, 1.0, 200_001)
-    kernel = np.exp(-beta * np.abs(x - y))
-    slope = np.sign(y - x) * beta * kernel
-    for f, df in ((kernel, slope), (x**2, 2 * x)):
-        ends = (f[0] * kernel[0] + f[-1] * kernel[-1]) / 2
-        inside = ((df * slope + beta**2 * f * kernel).sum() * (x[1] - x[0])) / (2 * beta)
-        assert ends + inside == pytest.approx(float(np.interp(y, x, f)), abs=1e-4)
 
 
 @pytest.mark.slow

@@ -1,7 +1,5 @@
 """A network with private parameters: gradients, bounds, and the guarantee of the noise drawn."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

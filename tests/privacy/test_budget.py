@@ -7,12 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tacit.privacy.budget import (
-    Budget,
-    delta_from_mu,
-    epsilon_from_mu,
-    mu_from_budget,
-)
+from tacit.privacy.budget import Budget, delta_from_mu, epsilon_from_mu, mu_from_budget
 from tacit.privacy.errors import InvalidArgument
 
 TINY = sys.float_info.min

@@ -1,7 +1,5 @@
 """The curator: exact costs of whole transcripts, the filter under attack, refusals, streams."""
 
-from __future__ import annotations
-
 import copy
 import math
 import os
@@ -16,16 +14,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import tacit
 from tacit import Block, JointDP, NonPrivate, Relation
 from tacit.privacy.curator import JointCurator
-from tacit.privacy.errors import (
-    BudgetExceeded,
-    Busy,
-    DoubleSpend,
-    HorizonExceeded,
-    InvalidArgument,
-)
+from tacit.privacy.errors import BudgetExceeded, Busy, DoubleSpend, HorizonExceeded, InvalidArgument
 from tacit.privacy.noise import Noise, grid_sensitivity, grid_step, grid_total
 from tacit.privacy.standard import ClippedSum, GramCross, OneHotCounts
 from tacit.testing.mechanisms import audit_linear
@@ -258,9 +249,6 @@ def test_broken_filters_are_caught(mutant: type[JointCurator]) -> None:
     assert not transcript_audit(attack, 2, curator_class=mutant).passed
 
 
-# What attackers tried.
-
-
 @pytest.mark.parametrize("mu", [5e-324, 1e-200, 1e-13])
 def test_a_release_too_quiet_to_be_drawn_is_refused_for_nothing(mu: float) -> None:
     curator = JointDP(1.0, 1e-6).curator()
@@ -353,9 +341,6 @@ def test_odd_user_ids_and_tiny_budgets() -> None:
         JointDP(1.0, 1e-6, episodes_per_user=10**400)
 
 
-# Returning users.
-
-
 def test_returning_users_are_covered_at_user_level() -> None:
     """A user in three blocks: the audit changes all three at once."""
     model = JointDP(1.0, 1e-6, relation=Relation.ZERO_OUT, episodes_per_user=3)
@@ -439,29 +424,15 @@ def test_without_privacy_users_may_return() -> None:
         assert curator.release(SUM)["sum"].item() == 2.0
 
 
-# Values, noise and refusals.
-
-
-def test_release_is_the_sum_with_the_stated_noise() -> None:
-    """Two-sided tests at six standard errors: false alarm below 1e-8."""
+def test_a_release_states_the_noise_of_each_part() -> None:
+    """A part of weight one half has twice the noise; a symmetric one stays symmetric."""
     statistic = GramCross(rows=20, columns=3, steps=4, weight=0.5, tau=2.0)
-    rng = np.random.default_rng(0)
-    p = rng.normal(size=(500, 4, 20)) / 6
-    q = rng.normal(size=(500, 4, 3)) / 3
-    block = Block(500, {"p": p, "q": q})
-    exact = statistic.layout.unpack(statistic.total(block))
     curator = JointDP(1.0, 1e-6).curator(noise_seed=3)
-    curator.add(block)
+    curator.add(Block(5, {"p": np.ones((5, 4, 20)), "q": np.ones((5, 4, 3))}))
     release = curator.release(statistic, mu=0.2)
     scale = statistic.l2(Relation.REPLACE_ONE) / 0.2
     assert release.std == pytest.approx({"gram": scale, "cross": 2 * scale}, rel=2e-4)
-    gram_error = release["gram"] - exact["gram"]
-    cross_error = release["cross"] - exact["cross"]
-    off = gram_error[np.triu_indices(20, 1)]
-    assert np.array_equal(gram_error, gram_error.T)
-    for errors, std in ((cross_error.ravel(), 2 * scale), (off, scale / math.sqrt(2))):
-        assert errors.std() / std == pytest.approx(1.0, abs=6 / math.sqrt(2 * errors.size))
-        assert abs(errors.mean()) < 6 * std / math.sqrt(errors.size)
+    assert np.array_equal(release["gram"], release["gram"].T)
 
 
 def test_pure_dp_is_laplace_and_all_is_spent_at_once() -> None:
@@ -559,19 +530,6 @@ def test_aggregate_blocks_are_for_simulations() -> None:
     curator = JointDP(1.0, 1e-6).curator(noise_seed=0)
     curator.add(block)
     assert curator.release(OneHotCounts(1, 2)).users == 10
-
-
-def test_all_three_models_share_one_loop() -> None:
-    models = (JointDP(1.0, 1e-6), tacit.LocalDP(1.0, 1e-6), NonPrivate())
-    for model in models:
-        curator = model.curator(users=30, noise_seed=1)
-        for number in range(3):
-            curator.add(values(*[1.0] * 10))
-            release = curator.release(SUM)
-            assert (release.index, release.users) == (number, 10)
-            assert abs(release["sum"].item() - 10) < 10 * release.std["sum"] + 1e-9
-        with pytest.raises(HorizonExceeded, match="30 users were declared"):
-            curator.add(values(1.0))
 
 
 def test_a_source_that_draws_no_whole_numbers_is_refused() -> None:

@@ -3,8 +3,6 @@
 Tests of distributions have fixed seeds, and fail by chance of the seed with a probability of 1e-9.
 """
 
-from __future__ import annotations
-
 import itertools
 import math
 import re
@@ -45,9 +43,6 @@ def drawn(squared: bool, scale: float, count: int, seed: int = 3) -> NDArray[np.
 
 def law(squared: bool) -> stats.rv_continuous:
     return stats.norm if squared else stats.laplace
-
-
-# The law.
 
 
 @pytest.mark.parametrize("scale", SCALES)
@@ -120,9 +115,6 @@ def test_numba_is_loaded_after_a_few_hundred_numbers() -> None:
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
-# The table.
-
-
 @pytest.mark.parametrize("squared", [True, False])
 def test_cells_cover_the_curve(squared: bool) -> None:
     """Every height is at least the curve, every sure one at most; all fit into 64 bits."""
@@ -147,9 +139,6 @@ def test_cells_cover_the_curve(squared: bool) -> None:
 
 def _decimal(x: Fraction) -> Decimal:
     return Decimal(x.numerator) / Decimal(x.denominator)
-
-
-# The loop.
 
 
 def both(cells: Curve, scale: float, words: NDArray[np.uint64]) -> tuple[list[int | str], ...]:
@@ -223,9 +212,6 @@ def test_the_loop_has_no_floating_point_type() -> None:
     assert re.search(r"\bi64\b", text)
 
 
-# Ties.
-
-
 @pytest.mark.parametrize("squared", [True, False])
 @pytest.mark.parametrize("cell", [0, 17, 200])
 def test_a_height_at_the_curve_is_decided_by_more_digits(squared: bool, cell: int) -> None:
@@ -263,9 +249,6 @@ def test_a_half_is_decided_by_more_digits() -> None:
     assert Deviates(Seeded(1))._settled(cells, Scale.of(1.0), first, last) == 0
 
 
-# Tails.
-
-
 @pytest.mark.parametrize("squared", [True, False])
 def test_the_tail_has_the_law_of_the_variable_beyond_the_cells(squared: bool) -> None:
     cells, draws = curve(squared), Deviates(Seeded(2))
@@ -283,9 +266,6 @@ def test_the_tail_has_the_law_of_the_variable_beyond_the_cells(squared: bool) ->
     assert stats.kstest(conditional, "uniform").pvalue > BY_CHANCE
 
 
-# Scales.
-
-
 @given(st.floats(2.0**-16, 2.0**51))
 def test_a_scale_is_kept_to_the_last_bit(scale: float) -> None:
     assert Scale.of(scale).fraction == Fraction(scale)
@@ -301,9 +281,6 @@ def test_a_number_is_its_point_times_the_scale_rounded(
     for point, steps in zip(fine, coarse, strict=True):
         exact = Fraction(point, 2**51) * Fraction(scale)
         assert abs(exact - steps) <= Fraction(1, 2) + Fraction(scale) / 2**51
-
-
-# An oracle.
 
 
 @pytest.mark.parametrize("squared", [True, False])

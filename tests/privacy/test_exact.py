@@ -3,8 +3,6 @@
 Tests of distributions are chi-square tests that fail by chance with a probability of 1e-7.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 from fractions import Fraction
@@ -18,13 +16,7 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from research.worlds import cartpole
-from tacit import (
-    Block,
-    FittedFunctionalQ,
-    JointDP,
-    LocalDP,
-    Relation,
-)
+from tacit import Block, FittedFunctionalQ, JointDP, LocalDP, Relation
 from tacit.continuous import line
 from tacit.continuous.estimate import GRID
 from tacit.privacy import noise as exact
@@ -43,17 +35,7 @@ JOINT = JointDP(1.0, 1e-6)
 PURE = JointDP(1.0, 0.0)
 LOCAL = LocalDP(4.0, 1e-6)
 LAPLACE = LocalDP(4.0, 0.0)
-BY_CHANCE = 1e-7
 
-
-def masses(pure: bool, scale: float, reach: int) -> Floats:
-    """The probabilities of -reach..reach."""
-    law = stats.laplace if pure else stats.norm
-    edges = (np.arange(-reach, reach + 2) - 0.5) / scale
-    return np.diff(law.cdf(edges))
-
-
-# The grid, to the last bit.
 
 GRAM = GramCross(2, 1, 3, weight=0.7)
 COUNTS = OneHotCounts(3, 4, valued=True)
@@ -165,9 +147,6 @@ def test_single_releases_add_integers_beyond_what_floats_hold() -> None:
     assert released == step * float(total)
 
 
-# Sensitivity of rounded vectors.
-
-
 def shift(statistic: Statistic, pair: Block, step: float) -> Floats:
     one, other = (
         grid_total(statistic, pair.take(slice(i, i + 1)), step).astype(float) for i in (0, 1)
@@ -257,9 +236,6 @@ def test_rounding_can_push_two_users_apart_by_all_that_is_added_for_it() -> None
     assert apart <= most == pytest.approx(60_004.1544, abs=1e-3)
 
 
-# Odd users, odd blocks.
-
-
 def test_hostile_users_empty_blocks_and_blocks_in_parts() -> None:
     statistic = ClippedSum(2)
     step = grid_step(statistic, "l2")
@@ -333,9 +309,6 @@ def test_sensitivities_beyond_any_grid_are_refused(radius: float) -> None:
     assert curator.spent(0) == 0.0
 
 
-# Accounts.
-
-
 def rounded_delta(sigma: float, epsilon: float, apart: int = 1) -> float:
     """The true delta of round(sigma Z) that is moved by ``apart``, by its masses."""
     reach = math.ceil(40.0 * sigma) + 10
@@ -360,16 +333,6 @@ def test_the_true_delta_is_within_the_claim(epsilon: float, delta: float) -> Non
         assert rounded_delta(sigma, epsilon, apart) <= delta * (1.0 + 1e-9)
 
 
-def test_rounded_laplace_noise_is_exactly_pure() -> None:
-    """Two steps at scale 3 cost 2/3, in the tails and nowhere more."""
-    drawn = masses(True, 3.0, 60)
-    ratios = np.log(drawn[:-2] / drawn[2:])
-    assert np.abs(ratios).max() == pytest.approx(2.0 / 3.0, rel=1e-6)
-
-
-# The local model.
-
-
 @pytest.mark.parametrize("model", [LOCAL, LAPLACE], ids=["gaussian", "laplace"])
 def test_devices_report_on_the_grid(model: LocalDP) -> None:
     statistic = VISITS
@@ -392,9 +355,6 @@ def test_devices_report_on_the_grid(model: LocalDP) -> None:
     assert report(statistic, one, model).tobytes() != reports[0].tobytes()
 
 
-# Agents on vectors.
-
-
 LINE, CART = line(horizon=4), cartpole(horizon=4)
 
 
@@ -404,9 +364,6 @@ def test_clips_beyond_any_grid_are_refused_when_an_agent_is_made(monkeypatch, cl
     monkeypatch.setattr("tacit.continuous.fitted_functional_q.GRID", constants)
     with pytest.raises(InvalidArgument, match=r"clip .* no grid"):
         FittedFunctionalQ(line(horizon=4).spec, 60, JOINT)
-
-
-# Sums in floats.
 
 
 def test_chunks_are_as_small_as_their_bound_on_additions() -> None:

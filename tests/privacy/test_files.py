@@ -1,7 +1,5 @@
 """Files that somebody else may have made: opened, measured and scanned before they are believed."""
 
-from __future__ import annotations
-
 import json
 import os
 import tomllib
@@ -41,9 +39,6 @@ def peak(call: Callable[[], Any]) -> int:
         tracemalloc.stop()
 
 
-# What is opened.
-
-
 @pytest.mark.parametrize("name", LOADERS)
 def test_what_is_no_regular_file_is_refused_at_once(tmp_path: Path, name: str) -> None:
     """A FIFO would wait for ever, a device would fill the memory."""
@@ -65,9 +60,6 @@ def test_a_large_file_is_refused_before_it_is_read(tmp_path: Path, name: str) ->
     path.touch()
     os.truncate(path, 20 << 30)  # takes no place on the disk
     assert peak(lambda: LOADERS[name](path)) < 1_000_000
-
-
-# What is parsed.
 
 
 @pytest.mark.parametrize(
@@ -182,9 +174,6 @@ def test_toml_with_brackets_in_texts_is_as_deep_as_it_is(tree: str) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(files, "MOST_LEVELS", lists_in_lists(tomllib.loads(text)))
         parse_toml(text.encode())
-
-
-# Writing.
 
 
 def test_a_file_is_replaced_as_a_whole_or_not_at_all(tmp_path: Path, monkeypatch: Any) -> None:

@@ -1,7 +1,5 @@
 """The gate: whatever a statistic makes of a user, she moves a sum by the declared bound at most."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 

@@ -170,9 +170,6 @@ def test_every_missing_field_is_refused():
             Guarantee.from_dict({key: complete[key] for key in complete if key != name})
 
 
-# Nothing that was not proven.
-
-
 @quick
 @given(st.floats(1e-6, 700))
 def test_no_printed_factor_is_smaller_than_the_true_one(epsilon):

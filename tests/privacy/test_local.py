@@ -1,17 +1,18 @@
 """The local model: the devices' guarantee by brute force, sums of reports in distribution."""
 
-from __future__ import annotations
-
 import itertools
 import math
+from collections.abc import Callable
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 from scipy import stats
 
 from tacit import Block, LocalDP, Relation
 from tacit.privacy.errors import BudgetExceeded, InvalidArgument
 from tacit.privacy.local import flip_probability, noise_scale, report
+from tacit.privacy.noise import Noise
 from tacit.privacy.standard import ClippedSum, OneHotCounts
 from tacit.privacy.statistic import Statistic
 
@@ -51,18 +52,6 @@ def test_randomised_response_is_exactly_epsilon_dp() -> None:
     assert np.allclose(table.sum(axis=1), 1.0)
     worst = (table[:, np.newaxis] / table).max()
     assert math.log(worst) == pytest.approx(1.3, rel=1e-9)
-
-
-def test_a_mutant_with_the_budget_of_one_one_hot_is_caught() -> None:
-    """Forgetting to split over the four one-hots quadruples epsilon."""
-    flip = 1 / (1 + math.exp(1.3))
-    extreme = [v for v in all_users() if set(v) <= {0.0, 1.0}]
-    worst = max(
-        likelihood(bits, a, flip) / likelihood(bits, b, flip)
-        for a, b in itertools.product(extreme, extreme)
-        for bits in [tuple((a > b).astype(int))]
-    )
-    assert math.log(worst) == pytest.approx(4 * 1.3, rel=1e-9)
 
 
 def test_device_reports_follow_their_likelihood() -> None:
@@ -217,3 +206,40 @@ def test_noise_that_no_device_draws_is_not_simulated(model: LocalDP) -> None:
     curator.add(block)
     with pytest.raises(InvalidArgument, match="too small"):
         curator.release(ClippedSum(100))
+
+
+COUNT = OneHotCounts(steps=1, cells=2)
+ONE, ZERO = (Block(1, {"cells": np.array([[cell]])}) for cell in (0, 1))
+
+
+@pytest.mark.parametrize("epsilon", [0.1, 1.0, 20.0, 100.0])
+def test_randomised_response_keeps_its_factor_in_whole_numbers(
+    epsilon: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The two thresholds of 64-bit words, found by asking with words on both sides."""
+    privacy = LocalDP(epsilon, 0.0, mechanism="randomised response")
+
+    def sends(word: int, data: Block) -> bool:
+        words = iter([0, word])
+
+        def given(self: Noise, count: int) -> NDArray[np.uint64]:
+            return np.full(count, next(words), dtype=np.uint64)
+
+        monkeypatch.setattr(Noise, "words", given)
+        return bool(report(COUNT, data, privacy)[0])
+
+    def threshold(send: Callable[[int], bool]) -> int:
+        """How many words make a 1."""
+        low, high = 0, 2**64
+        while low < high:
+            middle = (low + high) // 2
+            low, high = (middle + 1, high) if send(middle) else (low, middle)
+        return low
+
+    of_one, of_zero = (threshold(lambda word, d=data: sends(word, d)) for data in (ONE, ZERO))
+    share = math.exp(epsilon)
+    assert of_one == 2**63
+    assert of_one <= share * of_zero
+    assert 2**64 - of_zero <= share * (2**64 - of_one)
+    if epsilon < 40:
+        assert of_zero == pytest.approx(2**64 / (1 + share), rel=1e-9)

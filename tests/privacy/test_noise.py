@@ -1,7 +1,5 @@
 """Noise: one sampler for people and simulations; real noise is never repeated, a seed's always."""
 
-from __future__ import annotations
-
 import copy
 import multiprocessing
 import os
@@ -38,7 +36,7 @@ def test_a_forked_process_does_not_repeat_its_parents_noise() -> None:
     children = [context.Process(target=_draw, args=(noise, queue)) for _ in range(2)]
     for child in children:
         child.start()
-    draws = [tuple(queue.get(timeout=30)) for _ in children] + [tuple(noise.normal((4,)))]
+    draws = [tuple(queue.get(timeout=600)) for _ in children] + [tuple(noise.normal((4,)))]
     for child in children:
         child.join()
     assert len(set(draws)) == 3

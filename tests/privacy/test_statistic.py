@@ -1,7 +1,5 @@
 """Statistics: declared sensitivities are attained and never exceeded, hostile values count zero."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np
@@ -130,9 +128,6 @@ def test_blocks_without_users_are_fine(statistic: Statistic, arrays: dict) -> No
     assert not statistic.total(block).any()
 
 
-# Broken statistics must be caught.
-
-
 @dataclass(frozen=True)
 class NoClip(ClippedSum):
     def vectors(self, block: Block) -> np.ndarray:
@@ -257,9 +252,6 @@ def test_clipped_sum_for_any_floats(values: np.ndarray, radius: float) -> None:
             assert np.array_equal(vector, row)
 
 
-# Layouts and blocks.
-
-
 @settings(max_examples=50, deadline=None)
 @given(d=st.integers(1, 6), stack=st.integers(1, 3), seed=st.integers(0, 99))
 def test_packing_symmetric_matrices_is_an_isometry(d: int, stack: int, seed: int) -> None:
@@ -307,9 +299,6 @@ def test_fingerprints_tell_statistics_apart() -> None:
     centres = {Centred(2, 1.0, c).fingerprint for c in (0.0, 1.0, long, other)}
     assert len(centres) == 4
     assert ClippedSum(2).fingerprint == ClippedSum(2).fingerprint
-
-
-# The gate clips whatever a statistic returns.
 
 
 @dataclass(frozen=True)

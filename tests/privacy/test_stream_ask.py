@@ -1,7 +1,5 @@
 """A stream that asks something else of later blocks: the same noise, the same guarantee."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """What holds for the command lines of all figures and tables."""
 
-from __future__ import annotations
-
 import pytest
 
 REFUSED = (

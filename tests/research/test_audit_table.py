@@ -4,8 +4,6 @@ All audits have fixed seeds. One of an agent that does what it says fails by cha
 probability below 1e-7; see ``test_mutation_suite``.
 """
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The campaign: a small history, and wrongs that its checker must find."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
@@ -50,9 +48,6 @@ def test_the_stored_campaign_found_nothing() -> None:
         assert command.table(command.json.loads(command.STORED.read_text()))[-1].endswith(
             " 0 wrong"
         )
-
-
-# Wrongs that are planted.
 
 
 def honest(folder: Path) -> tuple[Store, Path]:

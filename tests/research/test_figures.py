@@ -1,19 +1,12 @@
 """Figures: every command draws its picture and prints its table; numbers are what they say."""
 
-from __future__ import annotations
-
 import importlib
 
 import numpy as np
 import pytest
 
 import tacit
-from research import (
-    epsilon_cost,
-    first_agent,
-    functional_curves,
-    results,
-)
+from research import epsilon_cost, first_agent, functional_curves, results
 from research.figures import FIGURES
 from research.study import load
 from tests.research.commands import REFUSED, names_what_it_refuses, refused_in_one_line
@@ -28,10 +21,7 @@ QUICK = {
 }
 
 
-@pytest.mark.parametrize(
-    ("module", "words"),
-    QUICK.items(),
-)
+@pytest.mark.parametrize(("module", "words"), QUICK.items())
 def test_a_figure_is_measured_and_drawn(module: str, words: str, tmp_path, capsys) -> None:
     path = tmp_path / "a.png"
     given = [f"--output={path}", "--quick", "--runs=1", "--workers=1"]

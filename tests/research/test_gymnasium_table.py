@@ -1,7 +1,5 @@
 """The table of environments is what was measured, and every row is there."""
 
-from __future__ import annotations
-
 import pytest
 
 from research import gymnasium

@@ -1,7 +1,5 @@
 """Private-OFU-RL where its assumptions are true: the page has what is stored, runs the paper's."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """Learning from logs: what the page says is what was measured, and it is what was aimed at."""
 
-from __future__ import annotations
-
 from functools import partial
 from statistics import median
 
@@ -49,9 +47,7 @@ def test_a_case_is_run_and_stored(monkeypatch, tmp_path, capsys) -> None:
     monkeypatch.setattr(offline, "RUNS", 2)
     monkeypatch.setattr(offline, "USERS", 500)
     monkeypatch.setattr(study, "HERE", tmp_path)
-    cases = {
-        "coverage, small": partial(coverage, "bandit", "unknown", "returns"),
-    }
+    cases = {"coverage, small": partial(coverage, "bandit", "unknown", "returns")}
     monkeypatch.setattr(offline, "CASES", cases)
     assert offline.main([]) == 0
     assert offline.main(["--only", "nothing"]) == 0

@@ -1,7 +1,5 @@
 """Bugs of the real path: the rows, and one audit of one of them."""
 
-from __future__ import annotations
-
 import pytest
 
 from research import real_path_table

@@ -1,7 +1,5 @@
 """Tables on pages are those that were stored when they were measured."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from pathlib import Path

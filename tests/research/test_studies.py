@@ -1,7 +1,5 @@
 """Studies: cases are run as they say, stored row by row, and shown as they are stored."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

@@ -1,8 +1,8 @@
 """What all tests of the service share."""
 
-from __future__ import annotations
-
+import tempfile
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -16,9 +16,10 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture(scope="session")
-def database(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """The URL of a real PostgreSQL server."""
+def database() -> Iterator[str]:
+    """The URL of a real PostgreSQL server; not in pytest's folder, which other runs close to it."""
     pgserver = pytest.importorskip("pgserver", reason="needs pgserver, which ships a PostgreSQL")
-    server = pgserver.get_server(tmp_path_factory.mktemp("pg") / "data", cleanup_mode="delete")
-    yield server.get_uri()
-    server.cleanup()
+    with tempfile.TemporaryDirectory() as folder:
+        server = pgserver.get_server(Path(folder) / "pg", cleanup_mode="delete")
+        yield server.get_uri()
+        server.cleanup()

@@ -1,7 +1,5 @@
 """People with tokens of their own, which a key of the tests signs."""
 
-from __future__ import annotations
-
 import json
 import time
 from collections.abc import Mapping

@@ -4,8 +4,6 @@
 Chromium, light and dark and as wide as a phone, and writes ``docs/img/service-*.png``.
 """
 
-from __future__ import annotations
-
 import os
 import shutil
 import tempfile

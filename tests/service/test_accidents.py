@@ -1,7 +1,5 @@
 """What two processes on one store do to each other, step by step, on both databases."""
 
-from __future__ import annotations
-
 import json
 import os
 from collections.abc import Callable, Iterator

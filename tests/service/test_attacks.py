@@ -36,7 +36,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
 
 
 def connect(run: Running) -> socket.socket:
-    return socket.create_connection(("127.0.0.1", int(run.address.rsplit(":", 1)[1])), timeout=30)
+    return socket.create_connection(("127.0.0.1", int(run.address.rsplit(":", 1)[1])), timeout=600)
 
 
 def raw(run: Running, data: bytes) -> int:
@@ -52,7 +52,7 @@ def raw(run: Running, data: bytes) -> int:
 
 
 def send(run: Running, method: str, path: str, body: bytes | None, **headers: str) -> Any:
-    made = http.client.HTTPConnection(run.address.removeprefix("http://"), timeout=30)
+    made = http.client.HTTPConnection(run.address.removeprefix("http://"), timeout=600)
     made.request(method, path, body, headers)
     told = made.getresponse()
     found = told.status, told.headers, told.read()
@@ -80,13 +80,13 @@ def test_half_sent_heads_stop_nobody(run: Running) -> None:
 def test_slow_and_long_heads_end(run: Running) -> None:
     with connect(run) as made:
         made.sendall(b"GET /healthz HTTP/1.1\r\nHost: x\r\n")
-        made.settimeout(60)
+        made.settimeout(600)
         assert made.recv(10) == b""  # nobody waits for it
     with connect(run) as made:  # after one request that was well, too
         made.sendall(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n")
         assert made.recv(4096).startswith(b"HTTP/1.1 200")
         made.sendall(b"GET /healthz HTTP/1.1\r\nHo")
-        made.settimeout(60)
+        made.settimeout(600)
         with contextlib.suppress(ConnectionError):
             while made.recv(4096):
                 pass

@@ -1,7 +1,5 @@
 """Whatever is sent to the addresses that the OpenAPI description names: a typed answer."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 

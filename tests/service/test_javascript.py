@@ -93,7 +93,7 @@ import("/noise.js").then(({ normal }) => {
 )
 def test_noise_in_a_browser_is_that_of_python_and_has_its_law(browser: Any, files: str) -> None:
     held = some_bytes("browser", 4000)
-    browser.set_script_timeout(60)
+    browser.set_script_timeout(600)
     browser.get(f"{files}/README.md")
     same, own = browser.execute_async_script(IN_PAGE, [*held])
     assert same == drawn(True, 7.5, 50, Given(held))

@@ -54,12 +54,12 @@ def test_outcomes_may_come_later_than_decisions(tmp_path: Path) -> None:
 
 
 def test_what_never_came_has_the_declared_default(tmp_path: Path) -> None:
-    with running(make_app(tmp_path, size=2, serve=LATE, window=2)) as run:
+    with running(make_app(tmp_path, size=2, serve=LATE)) as run:
         assert run.service.agent.intake.default_reward == 0.5
         device = run.client()
         sends(device, "ann", ends=0)
         reads(device)
-        run.wait(lambda s: s["version"] == 1)
+        run.closes(lambda s: s["version"] == 1)
         assert device.outcome("e", step=0, reward=1.0, user="ann")["status"] == "closed"
 
 

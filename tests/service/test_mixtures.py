@@ -18,7 +18,7 @@ ROOT = Path(__file__).parents[2]
 
 def test_devices_draw_and_what_they_drew_counts(tmp_path: Path) -> None:
     rng = np.random.default_rng(4)
-    with running(make_app(tmp_path, agent="concurrent_psrl", size=12, window=1)) as run:
+    with running(make_app(tmp_path, agent="concurrent_psrl", size=12)) as run:
         device, other = run.client(), run.client()
         whole = other.policy()
         drawn = set()
@@ -32,7 +32,7 @@ def test_devices_draw_and_what_they_drew_counts(tmp_path: Path) -> None:
                 states.append(str(rng.choice(["idle", "busy"])))
             sent = device.send(f"user {user}", states, actions, [0, 1, 0])
             assert sent["accepted"], sent
-        state = run.wait(lambda state: state["served"] >= 12)
+        state = run.closes(lambda state: state["served"] >= 12)
         after = device.policy()
     assert len(drawn) > 1
     assert state["served"] == 12

@@ -1,7 +1,5 @@
 """What an operator rehearses: backup and restore, latencies, and a server without a laboratory."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import re

@@ -1,7 +1,5 @@
 """The pages, in a real browser: what a curator and an officer do, on a phone and by keyboard."""
 
-from __future__ import annotations
-
 import shutil
 from collections.abc import Iterator
 from pathlib import Path

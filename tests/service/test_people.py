@@ -197,7 +197,7 @@ def test_who_asks(peer: str, forwarded: str, proxies: str, wanted: str) -> None:
 
 def page(address: str, path: str, cookie: str = "", form: Any = None, **headers: str) -> Any:
     """A page as a browser asks for it; code, headers and content."""
-    made = http.client.HTTPConnection(address.removeprefix("http://"), timeout=30)
+    made = http.client.HTTPConnection(address.removeprefix("http://"), timeout=600)
     body = None if form is None else urlencode(form)
     sent = ({} if form is None else FORM) | ({"Cookie": cookie} if cookie else {}) | headers
     made.request("GET" if form is None else "POST", path, body, sent)

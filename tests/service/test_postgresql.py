@@ -1,7 +1,5 @@
 """The same service on a real PostgreSQL server, and two processes' worth of it on one database."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

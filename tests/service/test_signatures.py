@@ -1,7 +1,5 @@
 """Signed policies, read in Python with and without cryptography, under Node and in Chromium."""
 
-from __future__ import annotations
-
 import importlib.util
 import json
 import os

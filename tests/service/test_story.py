@@ -4,8 +4,6 @@ back, a deletion; over HTTP with rewards that come late, and by nightly files.
 Its clock is the test's: time passes where the store says when a block closed.
 """
 
-from __future__ import annotations
-
 import json
 from collections import Counter
 from pathlib import Path
@@ -190,8 +188,6 @@ def test_nobody_is_in_vain_over_http_for_long(tmp_path: Path, seed: int) -> None
 def test_nobody_is_in_vain_on_postgresql(tmp_path: Path, database: str) -> None:
     story_over_http(tmp_path, 12 * BLOCK, seed=3, store=database, name="story")
 
-
-# Nights.
 
 NIGHTS = """
 [world]

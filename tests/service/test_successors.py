@@ -1,7 +1,5 @@
 """A run that goes on past its declared users, in a service and in nightly files."""
 
-from __future__ import annotations
-
 import sqlite3
 from contextlib import closing
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A small app and people who use it."""
 
-from __future__ import annotations
-
 import json
 import uuid
 from pathlib import Path

@@ -13,7 +13,7 @@ import gymnasium
 import pytest
 
 import tacit
-from tacit import InvalidArgument, imports
+from tacit import InvalidArgument, registry
 from tacit.simulation import identity
 from tacit.simulation.identity import agent_digest, world_digest
 from tacit.simulation.plots import plot_results
@@ -62,7 +62,7 @@ def here(tmp_path, monkeypatch):
 
 def forget():
     sys.modules.pop("helper_of_mine", None)
-    imports._file.cache_clear()
+    registry._file.cache_clear()
     importlib.invalidate_caches()
 
 

@@ -1,7 +1,5 @@
 """What lines and bands of plots are, and where they go."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -100,9 +100,6 @@ class Learner:
         self.policy = Policy.deterministic([[tried]], 3, self.releases)
 
 
-# Metrics.
-
-
 def slow_users_to_90(served, losses):
     """The definition, word by word."""
     for r in range(len(losses)):
@@ -185,9 +182,6 @@ def test_a_run_that_ends_too_early_says_so():
     assert "shorter than 10 times" in str(early)
     assert "shorter" not in str(late)
     assert not make_result().settled
-
-
-# The loop.
 
 
 @pytest.mark.parametrize("form", ["counts", "episodes"])
@@ -296,9 +290,6 @@ def test_progress_is_shown_on_a_terminal_and_not_otherwise(capfd, monkeypatch):
     assert capfd.readouterr().out == ""
 
 
-# Permuted labels.
-
-
 def small_world(rng):
     start = [0.3, 0.3, 0.4]
     return TabularWorld(rng.dirichlet(np.ones(3), (3, 4)), rng.random((3, 4)), 2, start)
@@ -371,9 +362,6 @@ def test_hostile_actions_keep_their_values_under_other_labels():
         data = permuted.simulate(uniform, 6, np.random.default_rng(0), form)
         actions = data.actions if form == "episodes" else data["actions"]
         assert actions[:, 0].tolist() == [2, 0, 1, -1, 3, 2**62]
-
-
-# Files and words.
 
 
 def make_result(**changes):
@@ -489,9 +477,6 @@ def test_foreign_and_newer_files_are_refused(tmp_path, content, words):
 def test_a_file_with_impossible_values_is_refused(change):
     with pytest.raises(CorruptFile):
         Result.from_dict(make_result().to_dict() | change)
-
-
-# Figures.
 
 
 def test_every_kind_of_result_can_be_drawn(tmp_path):

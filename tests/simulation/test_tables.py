@@ -1,7 +1,5 @@
 """Results as tables and files, and pictures by their names' ends."""
 
-from __future__ import annotations
-
 import xml.etree.ElementTree as ET
 
 import pytest

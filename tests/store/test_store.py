@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import sqlite3
+import tempfile
 from collections.abc import Iterator
 from dataclasses import replace
 from fractions import Fraction
@@ -24,11 +25,13 @@ TERMS = runs.Terms("mu^2", 1.0, 1.0, episodes=1, once=False, users=100)
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+def server() -> Iterator[Any]:
     pgserver = pytest.importorskip("pgserver")
-    started = pgserver.get_server(tmp_path_factory.mktemp("pg"))
-    yield started
-    started.cleanup()
+    # Not in pytest's folder: other runs of pytest close that to the user of a server.
+    with tempfile.TemporaryDirectory() as folder:
+        started = pgserver.get_server(Path(folder) / "pg", cleanup_mode="delete")
+        yield started
+        started.cleanup()
 
 
 @pytest.fixture(params=["memory", "file", "postgresql"])

@@ -1,7 +1,5 @@
 """States as bytes: what is dumped is loaded again, and nothing else is made."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from typing import Any

@@ -3,8 +3,6 @@
 ``made`` makes an agent for 240 users with some options; ``world`` is the one it is for.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from typing import Any

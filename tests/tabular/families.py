@@ -1,10 +1,6 @@
 """What the tests of linear worlds and of mixtures share: worlds of both, by one name."""
 
-from __future__ import annotations
-
 import math
-import subprocess
-import sys
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
@@ -13,7 +9,6 @@ import numpy as np
 import pytest
 
 import tacit
-from tacit import InvalidArgument
 from tacit.linear import LinearWorld, linear_from_tabular
 from tacit.mixture import MixtureWorld
 from tacit.mixture.worlds import _simplex
@@ -142,22 +137,6 @@ def mixture_from_tabular(world: Any, known_rewards: bool = False) -> MixtureWorl
 LINEAR = Family("linear", LinearWorld, "features", factors, linear_from_tabular)
 MIXTURE = Family("mixture", MixtureWorld, "transition_features", parts, mixture_from_tabular)
 FAMILIES = [pytest.param(family, id=family.name) for family in (LINEAR, MIXTURE)]
-
-
-def refuses(make, good, change, message):
-    """What is good is taken, and a change of it is refused."""
-    make(**good)
-    with pytest.raises(InvalidArgument, match=message):
-        make(**good | change)
-
-
-def imported_by(code, slow):
-    """Which of some slow modules are imported by a line of code."""
-    watched = f"import sys, tacit; {code}; print(*sorted({set(slow)!r} & set(sys.modules)))"
-    found = subprocess.run(
-        [sys.executable, "-c", watched], capture_output=True, text=True, check=True
-    )
-    return found.stdout.split()
 
 
 def taught(world, users=300_000):

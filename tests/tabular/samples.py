@@ -1,14 +1,15 @@
 """Users whom the tests of finite statistics look at."""
 
-from __future__ import annotations
-
+import inspect
 import itertools
+import math
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.privacy.statistic import Block
+from tacit import Relation
+from tacit.privacy.statistic import Block, Statistic
 
 Arrays = dict[str, NDArray[Any]]
 
@@ -36,14 +37,56 @@ def all_episodes(S: int, A: int, H: int, rewards: tuple[float, ...]) -> Arrays:
     return {"states": states, "actions": actions, "rewards": paid}
 
 
-def of_dtype(block: Block, kind: str) -> tuple[Block, Block]:
-    """The same users with rewards of 0 and 1, and these again as arrays of another type."""
-    arrays = dict(block.arrays)
-    arrays["rewards"] = (np.nan_to_num(arrays["rewards"]) > 0.5).astype(np.float64)
-    other = {name: array.astype(kind) for name, array in arrays.items()}
-    return Block(block.users, arrays), Block(block.users, other)
-
-
 def largest_gap(*pairs: tuple[Any, Any]) -> float:
     """Between the entries of arrays that should be equal."""
     return max(float(np.abs(one - other).max()) for one, other in pairs)
+
+
+HOSTILE = [math.nan, math.inf, -math.inf, 1e308, -1.0, -0.0, 0.5, 1.0, 2.0, 3.0, 2.0**53, 5e-324]
+
+
+def hostile_users(numbers: list[float], kind: Any) -> Block:
+    """Ten users of four steps, all of whose 140 numbers are such."""
+    with np.errstate(over="ignore"):
+        values = np.array(numbers).reshape(10, 14).astype(kind)
+    arrays = {"states": values[:, :5], "actions": values[:, 5:9], "rewards": values[:, 9:13]}
+    return Block(10, {**arrays, "versions": values[:, 13]})
+
+
+def everyone(S: int, A: int, H: int, rewards: tuple[float, ...] = (0.0, 1.0, math.nan)) -> Block:
+    """Every episode there is, possible or not, of version 0."""
+    arrays = all_episodes(S, A, H, rewards)
+    users = len(arrays["states"])
+    return Block(users, {**arrays, "versions": np.zeros(users, dtype=int)})
+
+
+def bounds(statistic: Statistic, norm: str = "l2") -> tuple[float, float]:
+    """The declared sensitivities, to zero and to another user."""
+    declared = getattr(statistic, norm)
+    return declared(Relation.ZERO_OUT), declared(Relation.REPLACE_ONE)
+
+
+def extent(vectors: NDArray[Any], power: int = 2) -> tuple[float, float]:
+    """The longest vector and the largest distance, the zero vector included."""
+    vectors = np.unique(np.vstack([vectors, 0.0 * vectors[:1]]), axis=0)
+    apart = (float((np.abs(vectors - v) ** power).sum(axis=1).max()) for v in vectors)
+    longest = float((np.abs(vectors) ** power).sum(axis=1).max())
+    return longest ** (1 / power), max(apart) ** (1 / power)
+
+
+def check_extent(statistic: Statistic, block: Block) -> tuple[float, float]:
+    """What was found, never more than declared, in shares of that."""
+    found, declared = extent(statistic.vectors(block)), bounds(statistic)
+    assert found[0] <= declared[0] * (1 + 1e-9)
+    assert found[1] <= declared[1] * (1 + 1e-9)
+    return found[0] / declared[0], found[1] / declared[1]
+
+
+def mutant(module: Any, name: str, old: str, new: str) -> Any:
+    """A kernel of a module with a mistake, not compiled."""
+    kernel = getattr(module, name)
+    source = inspect.getsource(getattr(kernel, "py_func", kernel))
+    assert source.count(old) == 1, old
+    space = {**vars(module), "compiled": lambda function: function}
+    exec("from __future__ import annotations\n" + source.replace(old, new), space)  # noqa: S102
+    return space[name]

@@ -1,7 +1,5 @@
 """Many explorers beside a greedy policy: what it asks, plans, keeps and learns."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 
@@ -140,9 +138,6 @@ def test_large_blocks_are_counted_whole() -> None:
     assert agent.statistic.whole
     assert result.losses[-1] < 0.1
     assert world.value(agent.greedy_policy) > 0.999 * world.optimal_value
-
-
-# What is made of releases.
 
 
 def empty(shape: tuple[int, int, int]) -> SpikeSlabPosterior:

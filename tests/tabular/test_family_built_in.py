@@ -23,9 +23,6 @@ def test_docstrings_have_the_headings(build):
     assert places == sorted(places)
 
 
-# Gymnasium.
-
-
 @pytest.mark.parametrize("name", ["TwoState", "Simplex", "HardMixture", "MixtureOfModels"])
 def test_registered_worlds_pass_gymnasiums_checker(name):
     env = gymnasium.make(f"tacit/{name}-v0").unwrapped

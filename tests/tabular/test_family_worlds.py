@@ -40,9 +40,6 @@ def brute_value(family, world, policy):
     return total
 
 
-# Worlds.
-
-
 @pytest.mark.parametrize("steps", [(1, 1), (3, 1), (1, 3), (3, 3)])
 def test_values_are_those_of_all_paths_and_the_optimum_that_of_all_policies(family, steps):
     world = family.random(1, states=2, steps=steps)
@@ -118,9 +115,6 @@ def test_an_agent_for_other_features_is_refused(family):
         tacit.run(agent, world)
 
 
-# Specs.
-
-
 def test_specs_are_equal_by_content(family):
     spec = family.random(14).spec
     again = family.random(14).spec
@@ -135,9 +129,6 @@ def test_specs_are_equal_by_content(family):
     assert spec != FiniteSpec(3, 2, 3, stationary=True, start=spec.start)
     large = family.random(16, states=40, dimension=40).spec
     assert len(repr(large)) < 250
-
-
-# Tabular worlds as worlds of these families.
 
 
 def test_a_tabular_world_is_one_of_them(family):

@@ -1,7 +1,5 @@
 """First visits: by hand, attacked, attained, and equal to their slow definition."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np
@@ -165,28 +163,6 @@ def test_refusals(change: dict, message: str) -> None:
     given = {"wanted": EVERYWHERE, "most": 2, "policy": TABLES} | change
     with pytest.raises(InvalidArgument, match=message):
         FirstVisits(**given)
-
-
-def test_users_who_differ_in_their_draw_only_are_no_farther_than_others() -> None:
-    """The draw is a part of what is protected: it chooses what counts, and not how much."""
-    everywhere, most = np.zeros((2, 1, 8, 1), dtype=bool), 4
-    everywhere[0, :, :4], everywhere[1, :, 4:] = True, True
-    statistic = FirstVisits(everywhere, most, np.zeros((2, 8, 8), dtype=int))
-    same = {
-        "states": np.stack([np.arange(9) % 8] * 2),
-        "actions": np.zeros((2, 8), dtype=int),
-        "rewards": np.array([[0.0] * 3 + [1.0] + [0.0] * 3 + [1.0]] * 2),
-        "versions": np.zeros(2, dtype=int),
-    }
-    first, second = statistic.contributions(Block(2, same | {"components": np.array([0, 1])}))
-    bound = statistic.l2(Relation.REPLACE_ONE)
-    assert 0.0 < math.dist(first, second) <= bound
-    # Four next states each and one reward each are apart; where they were paid first is not.
-    assert math.dist(first, second) == pytest.approx(statistic.unit * math.sqrt(8.0 + 2.0))
-    strangers = np.array([0, 2])
-    first, nothing = statistic.contributions(Block(2, same | {"components": strangers}))
-    assert not nothing.any()
-    assert np.linalg.norm(first) <= statistic.l2(Relation.ZERO_OUT)
 
 
 def test_whole_is_attained_by_a_user_who_stays() -> None:

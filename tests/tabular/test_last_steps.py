@@ -1,7 +1,5 @@
 """Logs that end with the last step: its reward counts, in every family that reads tables."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 from typing import Any

@@ -4,19 +4,14 @@ import numpy as np
 import pytest
 from scipy.special import chdtrc
 
-from tacit import (
-    Episodes,
-    InvalidArgument,
-    NonPrivate,
-    published,
-    tabular,
-)
+from tacit import Episodes, InvalidArgument, NonPrivate, published, tabular
 from tacit.core.agent import Agent
 from tacit.core.algorithm import BlockSizes, NoOptions, Plan
 from tacit.core.problem import Problem
 from tacit.tabular.algorithm import FiniteAlgorithm
 from tacit.tabular.policy import MixedPolicy, Policy
 from tacit.tabular.visits import VisitCounts
+from tests.refusals import refusals
 
 WEIGHTS = np.array([0.5, 0.0, 0.3, 0.2])
 
@@ -37,19 +32,14 @@ def world(horizon=3):
     return tabular.random_mdp(states=4, actions=3, horizon=horizon, seed=5)
 
 
-@pytest.mark.parametrize(
-    ("make", "message"),
-    [
-        (lambda: MixedPolicy([], [1.0]), "at least one"),
-        (lambda: MixedPolicy(parts(), [0.5, 0.5]), "4 non-negative numbers"),
-        (lambda: MixedPolicy(parts(), [1.5, -0.5, 0, 0]), "non-negative"),
-        (lambda: MixedPolicy(parts(), [np.nan, 1, 0, 0]), "non-negative"),
-        (lambda: MixedPolicy([*parts(1), *parts(1, states=2)], [0.5, 0.5]), "one world"),
-    ],
+test_refusals = refusals(
+    lambda make: make(),
+    (lambda: MixedPolicy([], [1.0]), "at least one"),
+    (lambda: MixedPolicy(parts(), [0.5, 0.5]), "4 non-negative numbers"),
+    (lambda: MixedPolicy(parts(), [1.5, -0.5, 0, 0]), "non-negative"),
+    (lambda: MixedPolicy(parts(), [np.nan, 1, 0, 0]), "non-negative"),
+    (lambda: MixedPolicy([*parts(1), *parts(1, states=2)], [0.5, 0.5]), "one world"),
 )
-def test_refusals(make, message):
-    with pytest.raises(InvalidArgument, match=message):
-        make()
 
 
 def test_draws_have_the_weights():

@@ -69,9 +69,6 @@ def brute_counts(model, policy):
     return expected
 
 
-# Dynamic programming.
-
-
 @pytest.mark.parametrize("stationary", [True, False])
 @pytest.mark.parametrize("deterministic", [True, False])
 def test_values_are_those_of_all_trajectories(stationary, deterministic):
@@ -94,9 +91,6 @@ def test_the_optimum_is_that_of_all_policies(stationary):
     V, policy = optimal(model)
     assert float(model.start @ V[0]) == pytest.approx(best, abs=1e-12)
     assert evaluate(model, policy) == pytest.approx(best, abs=1e-12)
-
-
-# Simulation.
 
 
 def signature(arrays):
@@ -239,9 +233,6 @@ def test_rewards_decided_by_the_transition():
         assert (block["rewards"][..., 0] == changed).all()
     with pytest.raises(InvalidArgument, match="state 0, action 0 must be distributed"):
         FiniteModel(P, R, np.array([0.0, 1.0]), np.array([1.0, 0.0]), 4, np.zeros((2, 1, 2)))
-
-
-# Mistakes.
 
 
 def test_a_policy_for_another_world_is_refused():

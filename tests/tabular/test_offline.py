@@ -1,7 +1,5 @@
 """Learning from logs: plans by hand, splits, verdicts, and the gate."""
 
-from __future__ import annotations
-
 import dataclasses
 from fractions import Fraction
 from functools import partial
@@ -46,9 +44,6 @@ def planned(agent, counts):
 
 def recommended(agent):
     return agent.algorithm.recommendation(agent.state)
-
-
-# Plans.
 
 
 def test_value_iteration_is_the_empirical_optimum_at_no_price_and_without_caution() -> None:
@@ -177,9 +172,6 @@ def test_an_episode_that_ends_earns_nothing_more() -> None:
     assert x[:, 1] == pytest.approx([1.0, 0.5, 0.0, 0.0])
 
 
-# Verdicts.
-
-
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("behaviour", ["uniform", "unknown"])
 def test_a_clear_gain_is_found_and_proven(kind, behaviour) -> None:
@@ -205,9 +197,6 @@ def test_nothing_to_gain_is_no_recommendation(kind) -> None:
     assert found.policy.table() == pytest.approx(people.table())
     assert found.verdict.startswith("No recommendation: nothing is better than today")
     assert 1.0 in found.today
-
-
-# One call.
 
 
 def test_one_call_splits_users_and_keeps_one_budget(tmp_path) -> None:
@@ -255,9 +244,6 @@ def test_mistakes_are_refused_in_words() -> None:
             tacit.learn_offline(spec=world.spec, noise_seed=0, **given)
     with pytest.raises(InvalidArgument, match="schedule means nothing"):
         tacit.PessimisticVI(world.spec, 100, BUDGET, schedule="every")
-
-
-# The gate.
 
 
 @pytest.mark.slow

@@ -8,6 +8,7 @@ from scipy.special import chdtrc
 
 from tacit import InvalidArgument, published
 from tacit.tabular.policy import Policy
+from tests.refusals import refusals
 
 
 def stochastic(seed=0, horizon=3, states=4, actions=2, version=0):
@@ -44,24 +45,19 @@ def test_published_arrays_cannot_change():
         fixed.version = 3
 
 
-@pytest.mark.parametrize(
-    ("make", "message"),
-    [
-        (lambda: Policy.deterministic([[0, 2]], 2), r"actions\[0, 1\] must be in 0..1, got 2"),
-        (lambda: Policy.deterministic([0, 1], 2), "shape"),
-        (lambda: Policy.deterministic([[0.0, 1.0]], 2), "float64"),
-        (lambda: Policy.deterministic([[0, 1]], 0), "n_actions"),
-        (lambda: Policy.stochastic([[[0.5, 0.4]]]), r"probabilities\[0, 0\].*sum to 1"),
-        (lambda: Policy.stochastic([[[0.5, 0.5], [1.5, -0.5]]]), r"probabilities\[0, 1\]"),
-        (lambda: Policy.stochastic([[[np.nan, 1.0]]]), r"probabilities\[0, 0\]"),
-        (lambda: Policy(np.ones((1, 1, 1)), np.zeros((1, 1), int), 0, 1), "not both"),
-        (lambda: Policy.uniform(1, 1, 0), "actions must be an integer >= 1, got 0"),
-        (lambda: Policy.stochastic([[[1.0]]], version=-1), "version must be an integer >= 0"),
-    ],
+test_mistakes_are_named = refusals(
+    lambda make: make(),
+    (lambda: Policy.deterministic([[0, 2]], 2), r"actions\[0, 1\] must be in 0..1, got 2"),
+    (lambda: Policy.deterministic([0, 1], 2), "shape"),
+    (lambda: Policy.deterministic([[0.0, 1.0]], 2), "float64"),
+    (lambda: Policy.deterministic([[0, 1]], 0), "n_actions"),
+    (lambda: Policy.stochastic([[[0.5, 0.4]]]), r"probabilities\[0, 0\].*sum to 1"),
+    (lambda: Policy.stochastic([[[0.5, 0.5], [1.5, -0.5]]]), r"probabilities\[0, 1\]"),
+    (lambda: Policy.stochastic([[[np.nan, 1.0]]]), r"probabilities\[0, 0\]"),
+    (lambda: Policy(np.ones((1, 1, 1)), np.zeros((1, 1), int), 0, 1), "not both"),
+    (lambda: Policy.uniform(1, 1, 0), "actions must be an integer >= 1, got 0"),
+    (lambda: Policy.stochastic([[[1.0]]], version=-1), "version must be an integer >= 0"),
 )
-def test_mistakes_are_named(make, message):
-    with pytest.raises(InvalidArgument, match=message):
-        make()
 
 
 def test_rounding_of_sums_is_removed_and_mistakes_are_not():

@@ -1,7 +1,5 @@
 """Policy improvement: its posterior by hand, its rule, its gate, and that it learns."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from functools import partial
 
@@ -24,9 +22,6 @@ def made(world=SMALL, users=400, privacy=BUDGET, **options):
     return tacit.PolicyImprovement(
         world.spec, users=users, privacy=privacy, noise_seed=1, **options
     )
-
-
-# The posterior.
 
 
 def prior() -> ReturnPosterior:
@@ -87,9 +82,6 @@ def test_phases_begin_alike_and_less_surely() -> None:
     assert (known.value_precision < sure).all()
 
 
-# What is asked.
-
-
 def test_a_block_is_asked_for_values_and_then_for_decisions() -> None:
     agent = made()
     estimator = agent.algorithm.estimator
@@ -131,9 +123,6 @@ def test_nothing_to_decide_is_no_error() -> None:
     assert agent.statistic.size == 3
 
 
-# Blocks.
-
-
 def test_blocks_grow_up_to_the_last_one() -> None:
     world = sparse_mdp(states=100)
     for users in (10**5, 3 * 10**5, 10**6, 10**7):
@@ -152,9 +141,6 @@ def test_mistakes_are_named() -> None:
     ):
         with pytest.raises(InvalidArgument, match=message):
             made(**options)
-
-
-# The whole.
 
 
 @pytest.mark.slow

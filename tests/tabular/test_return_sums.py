@@ -1,7 +1,5 @@
 """Return sums: by hand, attacked, and equal to their slow definition."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np
@@ -10,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tacit import Block, Relation, check_statistic
-from tacit.privacy.errors import InvalidArgument
 from tacit.tabular.return_statistics import ReturnSums
+from tests.refusals import refusals
 
 H, S, A = 4, 5, 2
 CELLS = np.arange(S * A).reshape(S, A)
@@ -69,39 +67,6 @@ def test_visits_are_free_beside_returns_cut_to_the_same_size() -> None:
     assert more.l2(Relation.REPLACE_ONE) > math.sqrt(8) + 0.2
 
 
-def test_the_length_bounds_users_whatever_the_horizon() -> None:
-    for horizon in (1, 20, 200):
-        centre = np.full((horizon, S), 0.5)
-        sums = ReturnSums(CELLS, centre, 0.5, first=horizon, most=0.35, length=0.35)
-        assert sums.l2(Relation.REPLACE_ONE) == pytest.approx(0.7)
-        assert sums.l2(Relation.ZERO_OUT) == pytest.approx(0.35)
-
-
-def test_returns_by_hand() -> None:
-    """She visits states 0, 1, 0 again, 2; with half taken off, only first visits count."""
-    block = block_of([[0, 1, 0, 2, 3]], [[0, 1, 1, 0]], [[0.0, 0.2, 0.0, 0.1]])
-    found = ReturnSums(STATES, HALF, weight=1.0).vectors(block)[0]
-    assert found[:S] == pytest.approx([-0.2, -0.2, -0.4, 0.0, 0.0])
-    assert found[S:].tolist() == [1, 1, 1, 0, 0]
-    two = ReturnSums(STATES, HALF, weight=1.0, first=2).vectors(block)[0]
-    assert two[S:].tolist() == [1, 1, 0, 0, 0]
-
-
-def test_residuals_by_hand() -> None:
-    """One step each: what it paid and what the next state is worth, less what this one is."""
-    V = np.tile([0.1, 0.4, 0.2, 0.0, 0.0], (H, 1))
-    block = block_of([[0, 1, 2, 2, 3]], [[0, 0, 0, 1]], [[0.0, 0.1, 0.0, 0.0]])
-    found = ReturnSums(CELLS, V, trace=0.0, first=H).vectors(block)[0].reshape(S, A)
-    # the last step leads nowhere
-    expected = np.zeros((S, A))
-    expected[0, 0], expected[1, 0], expected[2, 0], expected[2, 1] = 0.3, -0.1, 0.0, -0.2
-    assert found == pytest.approx(expected)
-    half = ReturnSums(CELLS, V, trace=0.5, first=H).vectors(block)[0].reshape(S, A)
-    assert half[2, 0] == pytest.approx(-0.1)
-    assert half[1, 0] == pytest.approx(-0.15)
-    assert half[0, 0] == pytest.approx(0.225)
-
-
 def test_an_episode_ends_at_its_first_invalid_step() -> None:
     whole = block_of([[0, 1, 2, -1, -1]], [[0, 0, -1, -1]], [[0.0, 0.3, np.nan, np.nan]])
     found = ReturnSums(STATES, HALF, weight=1.0).vectors(whole)[0]
@@ -153,14 +118,9 @@ def test_it_is_its_slow_definition(seed, trace, first, length) -> None:
     assert statistic.total(block) == pytest.approx(expected.sum(axis=0))
 
 
-@pytest.mark.parametrize(
-    ("wrong", "message"),
-    [
-        ({"cells": np.full((S, A), -1)}, "cells"),
-        ({"centre": np.full((H, S), H + 1.0)}, "centre must be from 0 to H"),
-        ({"length": math.nan}, "length"),
-    ],
+test_mistakes_are_named = refusals(
+    lambda wrong: ReturnSums(**{"cells": CELLS, "centre": HALF, **wrong}),
+    ({"cells": np.full((S, A), -1)}, "cells"),
+    ({"centre": np.full((H, S), H + 1.0)}, "centre must be from 0 to H"),
+    ({"length": math.nan}, "length"),
 )
-def test_mistakes_are_named(wrong, message) -> None:
-    with pytest.raises(InvalidArgument, match=message):
-        ReturnSums(**{"cells": CELLS, "centre": HALF, **wrong})

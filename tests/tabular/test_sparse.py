@@ -1,7 +1,5 @@
 """Sparse models: the same as dense ones, entry by entry, and nothing of size S A S."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

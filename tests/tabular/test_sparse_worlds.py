@@ -1,7 +1,5 @@
 """Worlds with many states: what their authors say of them, and what they must not do."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from importlib.util import find_spec
 
@@ -21,11 +19,7 @@ needs_package = pytest.mark.skipif(
 
 @needs_package
 @pytest.mark.parametrize(
-    ("horizon", "values"),
-    [
-        (20, (0.6854, 0.6920, 0.7922)),
-        (50, (0.7754, 0.7778, 0.8691)),
-    ],
+    ("horizon", "values"), [(20, (0.6854, 0.6920, 0.7922)), (50, (0.7754, 0.7778, 0.8691))]
 )
 def test_values_of_icu_sepsis(horizon, values) -> None:
     """Uniform, clinicians and optimum, computed beforehand from the package's dense tables."""

@@ -1,7 +1,5 @@
 """UCBPO: mirror steps by a slow reference, how far they get, what is drawn, and that it learns."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

@@ -1,7 +1,5 @@
 """UCBVI: what it plans, by a slow and obvious reference; what it promises; that it learns."""
 
-from __future__ import annotations
-
 import math
 import statistics
 from typing import Any
@@ -32,9 +30,6 @@ def after_blocks(agent: UCBVI, world: TabularWorld, blocks: int, seed: int = 0) 
     for _ in range(blocks):
         agent.learn(world.simulate(agent.policy, agent.block_users, rng, agent.data_format))
     return agent
-
-
-# What is planned.
 
 
 def nearest_distribution(counts: list[float]) -> list[float]:
@@ -137,14 +132,7 @@ def assert_planned(agent: Any, Q: Any, plain_Q: Any, rtol: float) -> None:
 )
 @settings(max_examples=30, deadline=None)
 def test_practical_values_equal_the_slow_reference(
-    seed: int,
-    S: int,
-    A: int,
-    H: int,
-    stationary: bool,
-    blocks: int,
-    size: int,
-    privacy: Any,
+    seed: int, S: int, A: int, H: int, stationary: bool, blocks: int, size: int, privacy: Any
 ) -> None:
     world = random_world(seed, S, A, H, stationary)
     agent = UCBVI(
@@ -177,9 +165,6 @@ def test_without_noise_the_greedy_policy_becomes_optimal() -> None:
     assert result.greedy_score > 0.99
 
 
-# That it learns.
-
-
 def users_to_90(
     privacy: Any, users: int, stationary: bool, seeds: int = 5, **options: Any
 ) -> float:
@@ -203,9 +188,6 @@ def users_to_90(
 
 def test_it_learns_riverswim_with_a_thousand_users() -> None:
     assert users_to_90(JointDP(10.0, 1e-6), 10_000, stationary=True) <= 1_200
-
-
-# Arguments, and going on.
 
 
 @pytest.mark.parametrize(
@@ -237,11 +219,7 @@ def make(**options: Any) -> UCBVI:
     return UCBVI(riverswim(3, 4).spec, **arguments | options)
 
 
-@pytest.mark.parametrize(
-    "other",
-    [{"stationary": False}, {"scale": 2.0}, {"users": 120}],
-    ids=str,
-)
+@pytest.mark.parametrize("other", [{"stationary": False}, {"scale": 2.0}, {"users": 120}], ids=str)
 def test_a_run_with_other_arguments_is_not_gone_on_with(other: Any, tmp_path: Any) -> None:
     path = tmp_path / "runs.db"
     make(store=path)

@@ -1,7 +1,5 @@
 """Visit counts: by hand, attacked, and equal to their slow definition."""
 
-from __future__ import annotations
-
 import itertools
 from collections import Counter
 

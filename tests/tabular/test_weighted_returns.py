@@ -1,7 +1,5 @@
 """Weighted returns: by hand, attacked, and what intervals make of them."""
 
-from __future__ import annotations
-
 import dataclasses
 import math
 
@@ -11,14 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import binom
 
-from tacit import (
-    Block,
-    CheckFailed,
-    JointCurator,
-    JointDP,
-    Relation,
-    check_statistic,
-)
+from tacit import Block, CheckFailed, JointCurator, JointDP, Relation, check_statistic
 from tacit.privacy.reading import StepColumns, read_rewards
 from tacit.tabular.return_statistics import (
     SPREAD_WEIGHT,
@@ -191,9 +182,6 @@ def test_the_attack_finds_a_ratio_that_overflows_on_every_seed(seed: int) -> Non
         check_statistic(broken, with_propensities, users=100, rounds=0, seed=seed)
 
 
-# Intervals.
-
-
 def release_of(x: np.ndarray, noise: float, rng: np.random.Generator) -> tuple:
     sums = x.sum() + noise * rng.normal()
     spreads = (x * (1 - x)).sum() + noise / SPREAD_WEIGHT * rng.normal()
@@ -215,9 +203,6 @@ def test_bounds_hold_and_are_near(noise: float) -> None:
     usual = 1.64 * math.sqrt(mean * (1 - mean) / users)
     # sampling, range, and noise: never more than three times what has to be
     assert far < 3.0 * (usual + 3.0 / users + 2.0 * noise / users)
-
-
-# What people do.
 
 
 def test_action_counts_by_hand_and_their_sensitivity() -> None:

@@ -1,7 +1,5 @@
 """Conformance of a counter: what it costs by its own code, its noise, and what it promises."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -4,8 +4,6 @@ Each mutant is a plausible slip that an adversarial review got past an earlier v
 checks, or a near relative of one.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -19,8 +17,6 @@ from tacit.privacy.errors import CheckFailed
 from tacit.privacy.standard import ClippedSum, GramCross, OneHotCounts
 from tacit.privacy.statistic import Block, Statistic
 from tacit.testing.sample_users import HOSTILE_FLOATS, hostile_blocks
-
-# Statistics.
 
 
 def values(rng: np.random.Generator, users: int) -> Block:

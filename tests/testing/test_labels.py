@@ -3,8 +3,6 @@
 What an agent earns, or prefers, by the names of its actions is an artefact of an experiment.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 from functools import partial

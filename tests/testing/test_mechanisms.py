@@ -1,7 +1,5 @@
 """Audits: exact ones against closed forms, empirical ones against their stated error."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np
@@ -96,9 +94,6 @@ def test_whole_noise_of_any_scale_is_played(first: float) -> None:
 
     costs = audit_counter(Growing, releases=2, sensitivity=1e7).costs
     assert costs == pytest.approx([1.0, 1e-5], rel=1e-9)
-
-
-# The empirical audit.
 
 
 def test_empirical_bound_holds_at_its_stated_rate() -> None:

@@ -1,7 +1,5 @@
 """Agents take users in any portions, and what they refuse changes nothing."""
 
-from __future__ import annotations
-
 import warnings
 from functools import partial
 from itertools import pairwise
@@ -14,13 +12,7 @@ import pytest
 from research.planted.ways import planted
 from research.planted_bugs import BITS, HOSTS, USERS
 from tacit import UCBVI, JointDP, NonPrivate
-from tacit.privacy.errors import (
-    CheckFailed,
-    HorizonExceeded,
-    InvalidArgument,
-    TacitError,
-    require,
-)
+from tacit.privacy.errors import CheckFailed, HorizonExceeded, InvalidArgument, TacitError, require
 from tacit.privacy.statistic import Block
 from tacit.tabular import riverswim
 from tacit.testing.recording import Trial, require_same, snapshot

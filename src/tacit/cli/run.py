@@ -208,7 +208,7 @@ def _sweep(
     save: terminal.Save = None,
     as_json: terminal.Json = False,
 ) -> None:
-    from tacit.imports import names_of
+    from tacit.registry import names_of
     from tacit.simulation.sweep import SweepFailed, sweep
     from tacit.simulation.tables import summary
 

@@ -30,7 +30,7 @@ def _show(
     as_json: terminal.Json = False,
 ) -> None:
     from tacit import registry
-    from tacit.imports import split
+    from tacit.registry import split
 
     one_of("what to show", kind or "world", ("world", "agent"))
     if kind == "agent" and name:
@@ -70,7 +70,7 @@ def _described(entry: NamedMaker) -> dict[str, Any]:
 
 def _world(name: str) -> dict[str, Any]:
     from tacit import registry
-    from tacit.imports import split
+    from tacit.registry import split
     from tacit.simulation.result import or_none
 
     found: dict[str, Any] = {"name": name, "summary": "", "options": [], "document": ""}

@@ -161,7 +161,7 @@ class SweepAnswer:
 
 
 @dataclass(frozen=True, eq=False)
-class Evidence:
+class SweepEvidence:
     """All releases about values."""
 
     gram: Floats  # (m, m), of features where users were
@@ -205,7 +205,7 @@ class Posterior:
         basis: Basis,
         constants: FunctionalConstants,
         discount: float,
-        evidence: Evidence,
+        evidence: SweepEvidence,
         per_pass: int,
     ) -> None:
         self._basis, self._constants, answers = basis, constants, evidence.answers

@@ -25,10 +25,10 @@ from tacit.continuous.estimate import (
     GRID_ENDS,
     MAP,
     Basis,
-    Evidence,
     Filter,
     Posterior,
     SweepAnswer,
+    SweepEvidence,
     visible_gram,
 )
 from tacit.continuous.features import Grid, default_polynomial
@@ -89,7 +89,7 @@ class FittedFunctionalQState:
     ahead: Lookahead  # of the block that was asked last about values
     weights: Floats  # Q, in its units: (actions, m)
     last: Floats  # Q of the last sweep, of which ``weights`` may be an average
-    evidence: Evidence
+    evidence: SweepEvidence
     filter: Filter | None = None  # where all are served
     earned: tuple[float, float] | None = None  # by a user in a step, and the noise's deviation
 
@@ -140,7 +140,7 @@ class FittedFunctionalQ(BoxAlgorithm[FittedFunctionalQState]):
     def init(self) -> FittedFunctionalQState:
         """Q is zero."""
         actions, m = self.spec.actions, self.features.size
-        zeros, evidence = np.zeros((actions, m)), Evidence(np.zeros((m, m)))
+        zeros, evidence = np.zeros((actions, m)), SweepEvidence(np.zeros((m, m)))
         online = self.options.serve == "all"
         known = Filter.prior(self.basis, self.constants, actions) if online else None
         return FittedFunctionalQState(self.ahead, zeros, zeros, evidence, known)
@@ -201,7 +201,7 @@ class FittedFunctionalQ(BoxAlgorithm[FittedFunctionalQState]):
         mu_sweeps = np.sqrt((1.0 - constants.visits) * parts / parts.sum()) * self.mu
         release = yield Query(self.visits(), mu=math.sqrt(constants.visits) * self.mu)
         gram = known.gram + visible_gram(release, self.basis, users * self.spec.horizon)
-        known = Evidence(gram, known.users + users, known.answers)
+        known = SweepEvidence(gram, known.users + users, known.answers)
         posterior = Posterior(self.basis, constants, gamma, known, J) if known.answers else None
         found: list[Floats] = []
         for j in range(J):

@@ -19,6 +19,7 @@ from numpy.typing import ArrayLike
 
 from tacit.core import late
 from tacit.core.algorithm import Algorithm, Plan, Progress
+from tacit.core.arms import ArmState, armed
 from tacit.core.intake import EpisodeIntake, Ids, Receipt
 from tacit.core.problem import Problem, Schedule
 from tacit.core.public_file import facts_of, publish_with, published_bytes
@@ -276,6 +277,12 @@ class Agent(Uncopyable):
         return self._run.look().checkpoint.state
 
     @property
+    def arms(self) -> ArmState | None:
+        """Released returns by arm, and the evidence in them; None where none are asked for."""
+        state = self._run.look().checkpoint.state
+        return state if isinstance(state, ArmState) else None
+
+    @property
     def plan(self) -> Plan:
         """The newest plan; public."""
         return self._run.look().checkpoint.plan
@@ -493,5 +500,5 @@ def open_run(store: Store | str | os.PathLike[str], name: str = "run") -> Agent:
             f"the run {name!r} has code among its arguments: make it as before, with store and name"
         )
     (module, kind), problem, options = load(run.made, built=True)
-    algorithm = getattr(importlib.import_module(module), kind)(problem, options)
+    algorithm = armed(getattr(importlib.import_module(module), kind), problem)(problem, options)
     return Agent(algorithm, store=opened, name=name, noise_seed=0 if simulation else None)

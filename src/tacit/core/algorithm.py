@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Generator, Mapping
+from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeAlias, TypeVar
 
@@ -126,6 +126,8 @@ class Algorithm(ABC, Generic[S]):
     """Whether its users are served by a fixed behaviour policy."""
     ends_greedy: ClassVar[bool] = False
     """Whether the policy after the last block explores no more; a successor's first one does."""
+    judges: ClassVar[bool] = False
+    """Whether its own posterior compares its policies with the baseline before they serve."""
     distributed: ClassVar[bool] = False
     """Whether it may learn from secure sums: one statistic of each block, and blocks apart."""
     max_age: ClassVar[int] = 0
@@ -237,6 +239,14 @@ class Algorithm(ABC, Generic[S]):
         """
         raise InvalidArgument(f"{self.name} knows one policy of a block alone")
 
+    def uniform(self) -> Any:
+        """The policy that takes all actions alike."""
+        raise InvalidArgument(f"{self.name} needs a baseline: it knows no uniform policy")
+
+    def mixture(self, policies: Sequence[Any], chances: Floats) -> Any:
+        """The policy whose users follow one of several, drawn for their whole episode."""
+        raise InvalidArgument(f"{self.name} serves one policy at a time: no arms")
+
     @property
     def unit(self) -> str:
         """Data of a person that are hidden together, in words; empty for what the model says."""
@@ -271,4 +281,5 @@ class Algorithm(ABC, Generic[S]):
         named = ("state_labels", "action_labels", "last_state")
         labels = {name: getattr(self.spec, name, None) for name in named}
         parts = (self.name, self.spec, labels, self.users, self.privacy, vars(self.options))
-        return steady_repr((*parts, self.counter, self.schedule))
+        arms = () if self.problem.arms is None else (self.problem.arms.text,)
+        return steady_repr((*parts, self.counter, self.schedule, *arms))

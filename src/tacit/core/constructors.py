@@ -10,12 +10,13 @@ import inspect
 import os
 import typing
 from collections.abc import Callable, Iterable
-from dataclasses import fields
+from dataclasses import fields, replace
 from functools import cache
 from typing import Any
 
 from tacit.core.agent import Agent
 from tacit.core.algorithm import Algorithm
+from tacit.core.arms import Arms, armed
 from tacit.core.problem import Problem, Schedule
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.models import Privacy
@@ -33,6 +34,8 @@ def make_agent(
     noise_seed: int | None = None,
     store: Store | str | os.PathLike[str] = "",
     name: str = "run",
+    baseline: Any = None,
+    holdout: float = 0.0,
     **options: Any,
 ) -> Agent:
     """Agent that learns by an algorithm.
@@ -50,6 +53,10 @@ def make_agent(
         store: Where everything is kept: a file, a URL of PostgreSQL, an opened
             :class:`tacit.Store`, or memory.
         name: Of the run in its store; ``tacit.open(store, name)`` goes on with it.
+        baseline: The policy that people had, which serves until there is evidence of a better one;
+            or all options of :class:`~tacit.core.arms.Arms`. Without one, and without a holdout,
+            the algorithm serves as it was published.
+        holdout: Share of users whom the baseline (uniform actions, by default) serves for ever.
         **options: Those of the algorithm, the fields of its ``Options``.
 
     Raises:
@@ -57,14 +64,17 @@ def make_agent(
     """
     for option in sorted(options.keys() - {item.name for item in fields(algorithm.Options)}):
         raise _unknown(algorithm, option)
-    problem = Problem(spec, users, privacy, schedule, seed)
+    arms = baseline if isinstance(baseline, Arms) or baseline is None else Arms(baseline)
+    if holdout:
+        arms = replace(arms or Arms(), holdout=holdout)
+    problem = Problem(spec, users, privacy, schedule, seed, arms)
     if privacy.devices_add and not privacy.local and not algorithm.distributed:
         raise InvalidArgument(
             f"{algorithm.__name__} is not made for DistributedDP: ConcurrentPSRL and "
             "LinearPosterior are"
         )
     chosen = algorithm.Options(**options)
-    made = algorithm(algorithm.declared(problem, chosen), chosen)
+    made = armed(algorithm, problem)(algorithm.declared(problem, chosen), chosen)
     return Agent(made, noise_seed=noise_seed, store=store, name=name)
 
 

@@ -185,6 +185,7 @@ class Problem:
     # when a policy is republished; ``"auto"`` is the algorithm's own
     schedule: str | Schedule = "auto"
     seed: int | None = 0  # of ties and of the first, random policy; not of the noise
+    arms: Any = None  # baseline and holdout, an :class:`~tacit.core.arms.Arms`, if there are any
 
     def __post_init__(self) -> None:
         if not isinstance(self.privacy, PrivacyModel):

@@ -94,7 +94,7 @@ class PublishedValues:
     def values(self, state: ArrayLike) -> NDArray[np.float64]:
         """The values of all actions in a state."""
         x = np.asarray(state, dtype=np.float64)
-        size = len(corner(self.stored))
+        size = len(self.stored[corner_name(self.stored)])
         if x.shape != (size,):
             raise ValueError(f"state must be a vector of {size} numbers, got shape {x.shape}")
         # Not a matrix product, which may round equal sums differently.
@@ -179,6 +179,6 @@ def draw(row: NDArray[np.float64], rng: Rng) -> int:
     return int(possible[min(int(index), len(possible) - 1)])
 
 
-def corner(stored: Arrays) -> NDArray[Any]:
-    """An array with a number for each coordinate of a state."""
-    return stored["scales" if str(stored["features"]) == "polynomial" else "lows"]
+def corner_name(stored: Arrays) -> str:
+    """Name of an array with a number for each coordinate of a state."""
+    return "scales" if str(stored["features"]) == "polynomial" else "lows"

@@ -24,7 +24,7 @@ from .policies import (
     PublishedMixed,
     PublishedPolicy,
     PublishedValues,
-    corner,
+    corner_name,
 )
 from .trials import PublishedTrial
 
@@ -114,15 +114,6 @@ def _array(data: bytes) -> NDArray[Any]:
     return flat.reshape(shape, order="F" if fortran else "C")
 
 
-def _mixed(stored: Arrays, version: int) -> PublishedMixed:
-    name = "actions" if "actions" in stored else "probabilities"
-    tables = stored[name]
-    if tables.ndim < 1 or not 0 < len(tables) <= _MOST_COMPONENTS:
-        raise ValueError(f"there must be 1 to {_MOST_COMPONENTS} components")
-    parts = tuple(_table(stored | {name: table}, version) for table in tables)
-    return PublishedMixed(parts, check_mixed(len(parts), stored["weights"]), version)
-
-
 def _decode(stored: Arrays, most_bytes: int) -> Published | PublishedTrial:
     if (form := whole(stored, "format")) != FORMAT:
         raise ValueError(f"its format is {form}; this loader reads {FORMAT}")
@@ -130,39 +121,42 @@ def _decode(stored: Arrays, most_bytes: int) -> Published | PublishedTrial:
     if kind == "table":
         return _table(stored, version)
     if kind == "mixed":
-        return _mixed(stored, version)
+        name = "actions" if "actions" in stored else "probabilities"
+        tables = stored[name]
+        if tables.ndim < 1 or not 0 < len(tables) <= _MOST_COMPONENTS:
+            raise ValueError(f"there must be 1 to {_MOST_COMPONENTS} components")
+        parts = tuple(_table(stored | {name: table}, version) for table in tables)
+        return PublishedMixed(parts, check_mixed(len(parts), stored["weights"]), version)
     if kind == "gains":
-        check_numbers("gains", stored["gains"], 3)
-        return PublishedGains(stored["gains"], number(stored, "noise"), version)
+        gains = numbers(stored, "gains", (-1, -1, -1))
+        return PublishedGains(gains, float(numbers(stored, "noise", least=0.0)), version)
     if kind == "trial":
         return _trial(stored, version)
     if kind != "q":
         raise ValueError(f"its kind is {kind!r}; this loader does not know it")
-    weights = stored["weights"]
-    check_numbers("weights", weights, 2)
+    weights = numbers(stored, "weights", (-1, -1))
     check_features(stored, len(weights), most_bytes)
-    order, epsilon = stored["preference"], number(stored, "epsilon", 1.0)
-    listed = order.ndim == 1 and order.dtype.kind in "iu"
-    if not listed or not np.array_equal(np.sort(order), np.arange(len(weights))):
+    epsilon = float(numbers(stored, "epsilon", least=0.0, most=1.0))
+    order = numbers(stored, "preference", (len(weights),), "iu")
+    if not np.array_equal(np.sort(order), np.arange(len(weights))):
         raise ValueError("preference must hold every action once")
     return PublishedValues(weights, epsilon, tuple(order.tolist()), stored, version)
 
 
 def _trial(stored: Arrays, version: int) -> PublishedTrial:
     """Posterior of effects, and what makes chances of it."""
-    mean, covariance, actions = stored["mean"], stored["covariance"], whole(stored, "n_actions")
-    for name, array, axes in (("mean", mean, 1), ("covariance", covariance, 2)):
-        check_numbers(name, array, axes)
-    square = covariance.shape == (len(mean), len(mean)) and np.allclose(covariance, covariance.T)
-    if actions < 2 or len(mean) % (1 if actions == 2 else actions) or not square:
+    mean, actions = numbers(stored, "mean", (-1,)), whole(stored, "n_actions")
+    covariance = numbers(stored, "covariance", (len(mean), len(mean)))
+    symmetric = np.allclose(covariance, covariance.T)
+    if actions < 2 or len(mean) % (1 if actions == 2 else actions) or not symmetric:
         raise ValueError("mean and covariance must be of the effects of two or more actions")
     if not np.linalg.eigvalsh(covariance)[0] > 0.0:
         raise ValueError("covariance must be positive definite")
-    usual = stored["usual"]
-    if usual.shape != () or usual.dtype.kind != "f" or not np.isfinite(usual):
-        raise ValueError("usual must be a finite number")
-    numbers = number(stored, "low", 1.0 / actions), number(stored, "own"), float(usual)
-    return PublishedTrial(mean, covariance, actions, *numbers, bool(stored["greedy"]), version)
+    low = float(numbers(stored, "low", least=0.0, most=1.0 / actions))
+    own, usual = float(numbers(stored, "own", least=0.0)), float(numbers(stored, "usual"))
+    return PublishedTrial(
+        mean, covariance, actions, low, own, usual, bool(stored["greedy"]), version
+    )
 
 
 def _table(stored: Arrays, version: int) -> PublishedPolicy:
@@ -297,34 +291,28 @@ def check_mixed(size: int, weights: NDArray[Any]) -> NDArray[np.float64]:
 def check_features(stored: Arrays, actions: int, most_bytes: int) -> None:
     """Whether the map has as many features as there are weights, and can be evaluated."""
     kind, count = str(stored["features"]), stored["weights"].shape[1]
-    names = ("scales",) if kind == "polynomial" else ("lows", "highs")
-    for name in names:
-        check_numbers(name, stored[name], 1)
-    dimension, degree = len(corner(stored)), 0
-    if {len(stored[name]) for name in names} != {dimension} or dimension > _MOST_COORDINATES:
-        raise ValueError(f"{' and '.join(names)} must have as many numbers as a state")
-    if kind == "grid":
-        points = stored["shape"]
-        if points.shape != (dimension,) or points.dtype.kind not in "iu" or (points < 1).any():
-            raise ValueError("shape must be a number of points along each coordinate")
-        size = math.prod(points.tolist())
-    elif kind == "polynomial":
-        if not (stored["scales"] > 0).all() or number(stored, "clip") < 0:
+    dimension, degree = len(numbers(stored, corner_name(stored), (-1,))), 0
+    if dimension > _MOST_COORDINATES:
+        raise ValueError(f"a state may have {_MOST_COORDINATES} numbers, got {dimension}")
+    if kind == "polynomial":
+        if not (stored["scales"] > 0).all():
             raise ValueError("scales must be positive")
+        numbers(stored, "clip", least=0.0)
         # There are more features than the degree, so a number beyond them need not be counted.
         degree = min(whole(stored, "degree"), count)
-        size = _monomials(dimension, degree, count)
+        size = math.comb(dimension + degree, degree)
+    elif not (stored["lows"] < numbers(stored, "highs", (dimension,))).all():
+        raise ValueError("lows must be less than highs")
+    elif kind == "grid":
+        points = numbers(stored, "shape", (dimension,), "iu", least=1)
+        size = math.prod(points.tolist())
     elif kind == "quadrature":
-        if not number(stored, "lengthscale") > 0.0:
+        if not numbers(stored, "lengthscale") > 0.0:
             raise ValueError("lengthscale must be positive")
-        nodes = whole(stored, "nodes")
-        if not 1 <= nodes <= min(count, 100):
-            raise ValueError("nodes must be in 1..100, and no more than there are weights")
-        size = int(nodes**dimension)
+        nodes = int(numbers(stored, "nodes", (), "iu", 1, min(count, 100)))
+        size = nodes**dimension
     else:
         raise ValueError(f"its features are {kind!r}; this loader does not know them")
-    if kind != "polynomial" and not (stored["lows"] < stored["highs"]).all():
-        raise ValueError("lows must be less than highs")
     if (actions, size) != stored["weights"].shape:
         raise ValueError(f"weights of shape {stored['weights'].shape} do not fit the features")
     # Products along each coordinate, and one for each weight; a monomial lists its factors.
@@ -333,35 +321,33 @@ def check_features(stored: Arrays, actions: int, most_bytes: int) -> None:
         raise ValueError(f"acting takes {needed} bytes, more than {most_bytes} (see most_bytes)")
 
 
-def _monomials(dimension: int, degree: int, most: int) -> int:
-    """How many there are up to a degree, or some number above ``most``."""
-    small, large, found = *sorted((dimension, degree)), 1
-    for i in range(1, small + 1):
-        found = found * (large + i) // i
-        if found > most:
-            break
-    return found
-
-
 def whole(stored: Arrays, name: str) -> int:
-    """A whole number of a file."""
-    array = stored[name]
-    if array.shape != () or array.dtype.kind not in "iu" or array < 0:
-        raise ValueError(f"{name} must be a whole number of at least 0")
-    return int(array)
+    """A whole number of a file, of at least 0."""
+    return int(numbers(stored, name, (), "iu", 0))
 
 
-def number(stored: Arrays, name: str, most: float = math.inf) -> float:
-    """A number of a file."""
-    array = stored[name]
-    if array.shape != () or array.dtype.kind not in "iuf" or not 0 <= array <= most:
-        raise ValueError(f"{name} must be a number from 0 to {most}")
-    return float(array)
+def numbers(
+    stored: Arrays,
+    name: str,
+    shape: tuple[int, ...] = (),
+    kinds: str = "iuf",
+    least: float = -math.inf,
+    most: float = math.inf,
+) -> NDArray[Any]:
+    """An array of a file, of finite numbers.
 
-
-def check_numbers(name: str, array: NDArray[Any], axes: int) -> None:
-    """Whether an array is of finite floats."""
-    right = array.ndim == axes and array.dtype.kind == "f" and 0 not in array.shape
-    if not right or not np.isfinite(array).all():
-        got = f"got {array.dtype} of shape {array.shape}"
-        raise ValueError(f"{name} must be finite floats with {axes} axes, {got}")
+    Args:
+        stored: all arrays.
+        name: of this one.
+        shape: its shape; -1 where any number of entries will do, but not none.
+        kinds: of its type, as NumPy calls them; i and u for whole numbers alone.
+        least: of its numbers.
+        most: of its numbers.
+    """
+    found = stored[name]
+    fits = len(found.shape) == len(shape) and found.dtype.kind in kinds
+    fits = fits and all(n == m or m < 0 < n for n, m in zip(found.shape, shape, strict=True))
+    if not fits or not (np.isfinite(found) & (least <= found) & (found <= most)).all():
+        must = f"be of kind {kinds}, shape {shape} and in [{least:g}, {most:g}]"
+        raise ValueError(f"{name} must {must}, got {found.dtype} of shape {found.shape}")
+    return found

@@ -9,6 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from .policies import draw
+
 Floats = NDArray[np.float64]
 _PRIOR = 5.0  # decisions that the guess of a reward counts for
 _LEAST = 5  # decisions before a person's own history counts
@@ -149,11 +151,8 @@ class PublishedTrial:
             rng: a generator, ``numpy.random.default_rng()``.
             history: her own, of one person.
         """
-        if rng is None:
-            raise ValueError("this policy draws its actions: give rng, numpy.random.default_rng()")
         chances = self.chances(np.asarray(features, dtype=float)[None], history)[0]
         if self.n_actions == 2:
             chances = np.array([1.0 - chances, chances])
-        action = int(min(np.searchsorted(np.cumsum(chances), rng.random(), side="right"),
-                         self.n_actions - 1))  # fmt: skip
+        action = draw(chances, rng)
         return action, float(chances[action])

@@ -194,7 +194,7 @@ def read_app(path: str, *, logs: bool = True, allow_code: bool = False) -> App:
     With ``logs`` it must say where they are; only with ``allow_code`` it may name code.
     """
     from tacit.data.logs import LogFormat
-    from tacit.imports import names_of
+    from tacit.registry import names_of
 
     try:
         held = parse_toml(read_file(path, "world"))

@@ -229,7 +229,7 @@ def _is_installed(path: Path) -> bool:
 
 
 def _anywhere(module: str) -> str:
-    """Name of a module, wherever its file is; see :func:`tacit.imports.load`."""
+    """Name of a module, wherever its file is; see :func:`tacit.registry.load`."""
     return re.sub(r"^(tacit_file_.*)_[0-9a-f]{8}$", r"\1", module)
 
 

@@ -120,7 +120,9 @@ def run(
     rng = np.random.default_rng(np.random.SeedSequence([_WORLD, seed]))
     # A spec that says something about single actions, or a policy that is given, names them.
     options = getattr(getattr(agent, "algorithm", agent), "options", None)
-    free = getattr(options, "today", None) is None and getattr(world, "exchangeable_actions", True)
+    arms = getattr(getattr(getattr(agent, "algorithm", None), "problem", None), "arms", None)
+    given = getattr(options, "today", None) if arms is None else arms.baseline
+    free = given is None and getattr(world, "exchangeable_actions", True)
     permuted = free and isinstance(getattr(world.spec, "actions", None), int)
     users_world = PermutedWorld.draw(world, labels) if permuted else None
     # In a trial the same people are moved on from look to look.

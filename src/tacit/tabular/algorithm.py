@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
@@ -45,6 +46,18 @@ class FiniteAlgorithm(Algorithm[S]):
             q_values == q_values.max(axis=-1, keepdims=True), rng.random(q_values.shape), -1.0
         )
         return Policy.planned(ties.argmax(axis=-1), self.spec)
+
+    def uniform(self) -> Policy:
+        """All actions that a state allows alike."""
+        from tacit.tabular.policy import uniform_policy
+
+        return uniform_policy(self.spec)
+
+    def mixture(self, policies: Sequence[Policy], chances: Floats) -> MixedPolicy:
+        """A mixed policy."""
+        from tacit.tabular.policy import MixedPolicy
+
+        return self.named(MixedPolicy(policies, chances / chances.sum()))
 
     def named(self, policy: P) -> P:
         """The policy with the spec's labels, if it has any."""

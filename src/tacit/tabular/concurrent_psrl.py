@@ -25,7 +25,7 @@ from tacit.privacy.statistic import Bools, Floats, Ints
 from tacit.privacy.validation import flag, whole_number
 from tacit.tabular.algorithm import CountingAlgorithm
 from tacit.tabular.first_visits import FirstVisits
-from tacit.tabular.policy import MixedPolicy, Policy, uniform_policy
+from tacit.tabular.policy import MixedPolicy, Policy, occupancy, uniform_policy
 from tacit.tabular.posterior import PAID_WEIGHT, REWARD_WEIGHT, SpikeSlabPosterior, VisitEstimate
 
 if TYPE_CHECKING:
@@ -336,6 +336,8 @@ class ConcurrentPSRL(CountingAlgorithm[ConcurrentState]):
     def _running(self) -> bool:
         """Whether releases are running sums; those of Laplace noise cannot be told apart again."""
         cells = math.prod(self.shape)
+        if self.problem.arms is not None:
+            return False  # a block is asked for returns, too
         if cells <= self.options.running or not self.privacy.joint or self.privacy.norm == "l1":
             return False
         releases = self.problem.scheduled(lambda: self._sizes(_RUNNING)).releases
@@ -421,8 +423,6 @@ class ExplorationPlanner:
         return float(self.start @ best_actions(*given))
 
     def _occupancy(self, P: Floats, actions: Ints) -> Floats:
-        from tacit.tabular.count_loops import occupancy
-
         return occupancy(P, self.start, actions)
 
     def random_value(self, P: Floats, r: Floats) -> float:

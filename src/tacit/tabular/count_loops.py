@@ -184,17 +184,3 @@ def project(counts: Floats, known: NDArray[np.bool_], out: Floats) -> None:
                     threshold = level
         for state in range(states):
             out[row, state] = max(counts[row, state] - threshold, 0.0) / total
-
-
-@compiled
-def occupancy(transitions: Floats, start: Floats, actions: Ints) -> Floats:
-    """Expected visits (L, S, A) of actions (H, S) in a model (L, S, A, S) of the last L steps."""
-    visits, here, first = np.zeros(transitions.shape[:3]), start, len(actions) - len(transitions)
-    for step in range(len(actions)):
-        at, after = max(step - first, 0), np.zeros(len(here))
-        for state in range(len(here)):
-            action = actions[step, state]
-            visits[at, state, action] += here[state]
-            after += here[state] * transitions[at, state, action]
-        here = after
-    return visits

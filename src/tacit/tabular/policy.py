@@ -18,7 +18,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.statistic import Floats, Ints
-from tacit.privacy.validation import fitting, numbers, whole_number
+from tacit.privacy.validation import check_bytes, fitting, numbers, whole_number
 
 if TYPE_CHECKING:
     from tacit.privacy.reading import Labels
@@ -110,10 +110,8 @@ class FinitePolicy:
         """Writes the public file, atomically, mode 0644; :mod:`tacit.published` reads it too."""
         from tacit.core.public_file import write_published
 
-        kind, mixed = (
-            "actions" if self.is_deterministic else "probabilities",
-            self._first is not self,
-        )
+        kind = "actions" if self.is_deterministic else "probabilities"
+        mixed = self._first is not self
         arrays = {"n_actions": np.array(self.n_actions), kind: self._tables}
         arrays |= {"weights": self.weights} if mixed else {}
         for name in ("state_labels", "action_labels"):
@@ -203,8 +201,6 @@ class Policy(FinitePolicy):
     @classmethod
     def uniform(cls, horizon: int, states: int, actions: int) -> Policy:
         """Every action with the same probability, everywhere."""
-        from tacit.privacy.validation import check_bytes, whole_number
-
         sizes = {"horizon": horizon, "states": states, "actions": actions}
         shape = tuple(whole_number(name, size) for name, size in sizes.items())
         check_bytes("a table of probabilities", shape)
@@ -342,6 +338,17 @@ def uniform_policy(spec: FiniteSpec) -> Policy:
         return Policy.uniform(spec.horizon, spec.states, spec.actions)
     rows = spec.allowed / spec.allowed.sum(axis=1, keepdims=True)
     return Policy.stochastic(np.broadcast_to(rows, (spec.horizon, *rows.shape)))
+
+
+def occupancy(transitions: Floats, start: Floats, actions: Ints) -> Floats:
+    """Expected visits (L, S, A) of actions (H, S) in a model (L, S, A, S) of the last L steps."""
+    rows, states = transitions.shape[:2]
+    visits, here, everywhere = np.zeros(transitions.shape[:3]), start, np.arange(states)
+    for step, taken in enumerate(actions):
+        at = row_of(step, len(actions), rows)
+        visits[at, everywhere, taken] += here
+        here = (here[:, np.newaxis] * transitions[at, everywhere, taken]).sum(axis=0)
+    return visits
 
 
 @contextmanager

@@ -21,7 +21,7 @@ from tacit.privacy.noise import users_above_noise
 from tacit.privacy.validation import flag
 from tacit.tabular.algorithm import CountingAlgorithm, OptimismOptions
 from tacit.tabular.count_estimate import CountEstimate, conserved
-from tacit.tabular.policy import MixedPolicy, Policy
+from tacit.tabular.policy import MixedPolicy, Policy, occupancy
 from tacit.tabular.visits import VisitCounts
 
 if TYPE_CHECKING:
@@ -191,8 +191,6 @@ class UCBVI(CountingAlgorithm[CountEstimate]):
 
     def expected_visits(self, model: TransitionModel, policy: Policy) -> Floats | None:
         """The policy's occupancy (L, S, A) in its own model, by which its counts are weighed."""
-        from tacit.tabular.count_loops import occupancy
-
         if policy.actions is None:
             return None
         return occupancy(model.P, self.start, policy.actions)
