@@ -268,23 +268,6 @@ def _read_sweep(file: str) -> dict[str, Any]:
     }
 
 
-@command()
-def _plot(
-    files: Annotated[list[str], given("FILE...", "Saved runs.")],
-    output: Annotated[str, asked("FILE", "The picture: .png, .pdf or .svg.")] = "plot.png",
-    by_world: Annotated[bool, flag("A row for every world.", "--by-world")] = False,
-) -> None:
-    from tacit.simulation.plots import plot_results
-    from tacit.simulation.tables import load_results, merged, rows
-
-    terminal.check_outputs(output, None)
-    whole = merged([load_results(file) for file in files])
-    plot_results(whole, output, by_world=by_world)
-    titles, *lines = rows(whole)
-    print_table(titles, lines)
-    _say_written(output)
-
-
 # Plans.
 
 

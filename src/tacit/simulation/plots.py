@@ -55,16 +55,6 @@ PALETTE = tuple(map(Pen, _COLOURS, "osD^vPX"))
 _GRID = 1000
 
 
-@dataclass(frozen=True)
-class Curves:
-    """Several runs on one axis of users, a row per run, in common units."""
-
-    users: Floats
-    regret: Floats
-    serving: Floats
-    greedy: Floats
-
-
 def plot_result(result: Result, path: str | os.PathLike[str] | None = None) -> Figure:
     """Draws one run: regret on the left, values of its policies on the right.
 
@@ -160,7 +150,16 @@ def _draw_regrets(axes: Axes, results: Mapping[str, Sequence[Result]], where: st
     axes.set(title=where + words, ylabel="regret of all users so far")
     _user_axis(axes, runs)
     for (label, several), pen in zip(results.items(), _pens(results), strict=True):
-        draw_regret(axes, curves(several, relative), label, pen)
+        users, regret, *_ = curves(several, relative)
+        deciles = _deciles(regret)
+        middle = deciles[1]
+        # A logarithm has no place for a regret of zero, and rounding makes it slightly negative.
+        shown = (middle > 1e-9 * deciles[2].max()) & (middle > 0) & (users >= axes.get_xlim()[0])
+        if shown.any():
+            axes.set_yscale("log")
+            _short_ticks(axes.yaxis)
+            deciles[0] = np.maximum(deciles[0], middle / 1e3)
+            _draw_line(axes, users[shown], deciles[:, shown], pen, len(several), label)
     if not axes.lines:
         axes.text(0.5, 0.5, "none, or not known", ha="center", transform=axes.transAxes)
         return
@@ -178,20 +177,14 @@ def _draw_values(axes: Axes, results: Mapping[str, Sequence[Result]]) -> None:
     axes.set(ylabel="share of the optimum" if relative else "expected return of a user")
     _user_axis(axes, runs)
     for (label, several), pen in zip(results.items(), _pens(results), strict=True):
-        found = curves(several, relative)
-        low, middle, high = _deciles(found.serving)
-        if len(several) > 1:
-            band: dict[str, Any] = {"step": "post", "color": pen.colour, "alpha": 0.18, "lw": 0}
-            axes.fill_between(found.users, low, high, **band)
-        look: dict[str, Any] = {"where": "post", "color": pen.colour, "ls": pen.dash}
-        look |= marks(pen, found.users, len(several))
-        axes.step(found.users, middle, label=label, **look)
+        users, _, serving, greedy = curves(several, relative)
+        _draw_line(axes, users, _deciles(serving), pen, len(several), label, "steps-post")
     if len(runs) == 1:
-        look = {"where": "post", "color": PALETTE[1].colour, "ls": "--", "label": "greedy"}
-        axes.step(found.users, found.greedy[0], **look)
-        if users := runs[0].users_to_90:
-            words = f"90 %{' for good' if runs[0].settled else ''} from user {users + 1:,} on"
-            axes.axvline(users + 1, color=PALETTE[0].colour, lw=0.7, label=words)
+        dashed = Pen(PALETTE[1].colour, "", "--")
+        _draw_line(axes, users, _deciles(greedy), dashed, 1, "greedy", "steps-post")
+        if first := runs[0].users_to_90:
+            words = f"90 %{' for good' if runs[0].settled else ''} from user {first + 1:,} on"
+            axes.axvline(first + 1, color=PALETTE[0].colour, lw=0.7, label=words)
     if not relative:
         levels = {"optimum": runs[0].optimal_value, "no learning": runs[0].baseline_value}
         for (name, level), dash in zip(levels.items(), ("-.", ":"), strict=True):
@@ -200,38 +193,44 @@ def _draw_values(axes: Axes, results: Mapping[str, Sequence[Result]]) -> None:
     axes.legend()
 
 
+def _draw_line(
+    axes: Axes, x: Floats, deciles: Floats, pen: Pen, runs: int, label: str, style: Any = "default"
+) -> None:
+    """A median with its band; a few markers, evenly spaced to the eye, tell several lines apart."""
+    look: dict[str, Any] = {"color": pen.colour, "ls": pen.dash, "label": label}
+    if runs > 1:
+        step: Any = "post" if style == "steps-post" else None
+        axes.fill_between(x, deciles[0], deciles[2], step=step, color=pen.colour, alpha=0.18, lw=0)
+        places = np.unique(np.searchsorted(x, np.geomspace(x[0], x[-1], 9)[1:-1]))
+        look |= {"marker": pen.marker, "ms": 6, "mec": "white", "mew": 0.6}
+        look["markevery"] = places.tolist()
+    axes.plot(x, deciles[1], drawstyle=style, **look)
+
+
 def _relative(runs: Sequence[Result]) -> bool:
     known = all(math.isfinite(run.optimal_value) for run in runs)
     return known and len({(run.optimal_value, run.reference_value) for run in runs}) > 1
 
 
-def curves(results: Sequence[Result], relative: bool) -> Curves:
-    """All runs at the same numbers of users."""
+def curves(results: Sequence[Result], relative: bool) -> tuple[Floats, Floats, Floats, Floats]:
+    """Numbers of users; there, a row per run: regret, values served and greedy ones."""
     first = results[0].served
+    releases = []
     if len(first) <= _GRID and all(np.array_equal(run.served, first) for run in results):
         # Up to a release the old policy is at work, and one user later the new one.
         releases = [first[1:].astype(np.float64), first[:-1] + 1.0]
-    else:
-        releases = []
     # Points within the blocks as well, because what is linear bends on logarithmic axes.
     grid = np.geomspace(1, min(run.users for run in results), _GRID).round()
-    users = np.unique(np.concatenate([grid, *releases]))
-    rows = [_sampled(run, users, relative) for run in results]
-    regret, serving, greedy = (np.stack(column) for column in zip(*rows, strict=True))
-    return Curves(users, regret, serving, greedy)
-
-
-def _sampled(result: Result, users: Floats, relative: bool) -> tuple[Floats, Floats, Floats]:
-    regret = np.interp(users, result.served, result.regret)
-    # The user of number u is served by the last release that came after fewer than u users.
-    release = np.searchsorted(result.served, users, side="left") - 1
-    serving, greedy = result.values[release], result.greedy_values[release]
-    if relative:
-        gap = result.optimal_value - result.reference_value
-        serving = (serving - result.reference_value) / gap
-        greedy = (greedy - result.reference_value) / gap
-        regret = regret / gap
-    return regret, serving, greedy
+    users, rows = np.unique(np.concatenate([grid, *releases])), []
+    for run in results:
+        zero = run.reference_value if relative else 0.0
+        gap = run.optimal_value - zero if relative else 1.0
+        # The user of number u is served by the last release that came after fewer than u users.
+        release = np.searchsorted(run.served, users, side="left") - 1
+        values = (one[release] - zero for one in (run.values, run.greedy_values))
+        rows.append([part / gap for part in (np.interp(users, run.served, run.regret), *values)])
+    regret, serving, greedy = np.array(rows).swapaxes(0, 1)
+    return users, regret, serving, greedy
 
 
 def _user_axis(axes: Axes, results: Sequence[Result]) -> None:
@@ -243,10 +242,10 @@ def _user_axis(axes: Axes, results: Sequence[Result]) -> None:
     axes.set(xscale="log", xlabel="users served")
     axes.set_xlim(first if 10 * first < most else 1, most * 1.1)
     axes.xaxis.set_major_locator(LogLocator(numticks=12))
-    short_ticks(axes.xaxis)
+    _short_ticks(axes.xaxis)
 
 
-def short_ticks(axis: Any) -> None:
+def _short_ticks(axis: Any) -> None:
     """Numbers at an axis that are read at a glance."""
     from matplotlib.ticker import FuncFormatter, NullFormatter
 
@@ -257,39 +256,6 @@ def short_ticks(axis: Any) -> None:
 def _deciles(rows: Floats) -> Floats:
     """The first, the middle and the last of runs (a row each), point by point."""
     return np.quantile(rows, [0.1, 0.5, 0.9], axis=0)
-
-
-def draw_regret(axes: Axes, curves: Curves, label: str, pen: Pen) -> None:
-    """Draws the regret of one label, where there is any, on logarithmic axes.
-
-    Args:
-        axes: Of users, logarithmic.
-        curves: Runs of the label.
-        label: In the legend.
-        pen: How it is drawn.
-    """
-    low, middle, high = _deciles(curves.regret)
-    # A logarithm has no place for a regret of zero, and rounding makes it slightly negative.
-    shown = (middle > 1e-9 * high.max()) & (middle > 0) & (curves.users >= axes.get_xlim()[0])
-    if not shown.any():
-        return
-    axes.set_yscale("log")
-    short_ticks(axes.yaxis)
-    x, low, middle, high = curves.users[shown], low[shown], middle[shown], high[shown]
-    if len(curves.regret) > 1:
-        low = np.maximum(low, middle / 1e3)
-        axes.fill_between(x, low, high, color=pen.colour, alpha=0.18, lw=0)
-    look: dict[str, Any] = {"color": pen.colour, "ls": pen.dash, "label": label}
-    axes.plot(x, middle, **look, **marks(pen, x, len(curves.regret)))
-
-
-def marks(pen: Pen, x: Floats, runs: int) -> dict[str, Any]:
-    """In comparisons a few markers, evenly spaced to the eye, tell lines apart without colour."""
-    if runs == 1:
-        return {}
-    places = np.unique(np.searchsorted(x, np.geomspace(x[0], x[-1], 9)[1:-1]))
-    look = {"marker": pen.marker, "ms": 6, "mec": "white", "mew": 0.6}
-    return look | {"markevery": places.tolist()}
 
 
 def _caption(lines: Sequence[Sequence[Result]]) -> str:

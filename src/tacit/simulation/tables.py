@@ -225,16 +225,8 @@ def _kind(run: Result) -> dict[str, Any]:
 
 def check_line(results: Sequence[Result], label: str) -> None:
     """Refuses runs that are not of one agent, with its options, code, budget and users."""
-    first: dict[str, dict[str, Any]] = {}
-    for run in results:
-        kind = _kind(run)
-        known = first.setdefault(run.world, kind)
-        # Options may be settled by the world.
-        if wrong := [name for name in kind if kind[name] != known[name]]:
-            raise InvalidArgument(
-                f"runs of {label!r} on {run.world} differ in {wrong[0]}: {known[wrong[0]]!r} and "
-                f"{kind[wrong[0]]!r}; tacit.simulation.tables.merged keeps them apart"
-            )
-    for name in _EVERYWHERE:
-        if len(found := {str(kind[name]) for kind in first.values()}) > 1:
-            raise InvalidArgument(f"runs of {label!r} differ in {name}: {sorted(found)}")
+    if len(found := merged([{label: results}])) > 1:
+        raise InvalidArgument(
+            f"runs of {label!r} differ: {', '.join(found)}; tacit.simulation.tables.merged keeps "
+            "them apart"
+        )
