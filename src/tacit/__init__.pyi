@@ -70,7 +70,7 @@ def CentredImprovement(
     users: int,
     privacy: Privacy,
     *,
-    window: int = 10,
+    discount: float = 0.95,
     rounds: int = 2,
     schedule: str | Schedule = "auto",
     seed: int | None = 0,

@@ -288,7 +288,7 @@ def _plan(
     decisions: Annotated[int, count("Of each person.")] = 140,
     effect: Annotated[float, terminal.amount("Of an action, in units of rewards.")] = 0.1,
     features: Annotated[int, count("Contexts with an effect of their own.")] = 8,
-    looks: Annotated[int, count("Looks: the last of 1/4, 1/2 and 1.", 1)] = 3,
+    looks: Annotated[int, count("Looks: the last of .4 and 1.", 1)] = 2,
     as_json: terminal.Json = False,
 ) -> None:
     if trial:
