@@ -200,7 +200,7 @@ def noise_of(
 @pytest.mark.parametrize(
     ("host", "real"),
     [
-        *((host, True) for host in ("UCBVI", RUNNING, "LSVI-UCB", "LinOpt-VI", "policy gradients")),
+        *((host, True) for host in ("UCBVI", RUNNING, "LSVI-UCB", "LinOpt-VI")),
         *((host, False) for host in (RUNNING, "UCBVI, local")),
     ],
 )

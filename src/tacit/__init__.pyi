@@ -65,19 +65,6 @@ def ActionCentred(
     baseline: Any = None,
     holdout: float = 0.0,
 ) -> Agent: ...
-def ActorCritic(
-    spec: Any,
-    users: int,
-    privacy: Privacy,
-    *,
-    schedule: str | Schedule = "auto",
-    seed: int | None = 0,
-    noise_seed: int | None = None,
-    store: Store | str | PathLike[str] = "",
-    name: str = "run",
-    baseline: Any = None,
-    holdout: float = 0.0,
-) -> Agent: ...
 def CentredImprovement(
     spec: Any,
     users: int,
@@ -367,7 +354,6 @@ __all__ = [
     "UCBPO",
     "UCBVI",
     "ActionCentred",
-    "ActorCritic",
     "Agent",
     "Algorithm",
     "Block",
