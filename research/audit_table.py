@@ -63,7 +63,6 @@ MORE_OPTIONS = (
     "pessimistic_improvement:behaviour=unknown",
     "linopt_sampled on gusts:dimension=2,horizon=8,samples=8",
     "model_posterior on gym:MountainCar-v0:horizon=8",
-    "actor_critic on pendulum:horizon=4,continuous=true",
 )
 OPTIONS = (*chain.from_iterable(FAMILY_OPTIONS.values()), *MORE_OPTIONS)
 """Options that change what is asked of users, how noise is added, or what is planned with; on

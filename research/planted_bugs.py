@@ -116,7 +116,6 @@ HOSTS: dict[str, Host] = {
     "functional noise": _host(
         "continuous", "tacit.continuous.fitted_functional_q:FittedFunctionalQ", _LINE, serve="all"
     ),
-    "policy gradients": _host("continuous", "tacit.continuous.actor_critic:ActorCritic", _LINE),
 }
 
 

@@ -611,34 +611,6 @@ FUNCTIONAL = Study(
     tuple(_twin(_fitted(*place), place[1]) for place in _PLANNED),
     {"score": _score(), "not private": _score("not private")},
 )
-_PENDULUM = "gym:Pendulum-v1,horizon=200,reward_range=-16.3:0"
-
-
-def _actor(name: str, world: str, users: int, epsilon: float | None, runs: int) -> Case:
-    privacy = PLAIN if epsilon is None else joint(epsilon)
-    words = "not private" if epsilon is None else f"epsilon {epsilon:g}"
-    return Case((name, words), world, "actor_critic", privacy, users, runs)
-
-
-GRADIENTS = Study(
-    "policy gradients",
-    ("world", "budget"),
-    (
-        _actor("trap", "trap", 3_000, 10.0, 10),
-        _actor("Pendulum-v1", _PENDULUM, 10_000, 10.0, 3),
-        _actor("Pendulum-v1", _PENDULUM, 10_000, 1.0, 3),
-        *(
-            _actor("pendulum, any action", "pendulum:continuous=true", 10_000, epsilon, 5)
-            for epsilon in (None, 10.0, 1.0)
-        ),
-    ),
-    {
-        "users": declared,
-        "at random": lambda case, runs: returned(runs[""][0].baseline_value),
-        "greedy policy": of(lambda run: run.greedy_value, RANGE, words=returned),
-        "seeds": count,
-    },
-)
 
 
 STUDIES: Mapping[str, Study] = {

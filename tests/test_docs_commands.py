@@ -26,7 +26,7 @@ def commands() -> Iterator[tuple[str, str]]:
 def unknown(command: str) -> list[str]:
     """Options of ``tacit ...`` that nobody takes.
 
-    >>> unknown("tacit plot a.json --runs 4"), unknown("tacit plot a.json --by-world")
+    >>> unknown("tacit show a.json --runs 4"), unknown("tacit show a.json --by-world")
     (['--runs'], [])
     """
     at = typer.main.get_command(app)
@@ -70,4 +70,4 @@ def test_options_of_research_exist() -> None:
             if not re.search(rf"{re.escape(option)}\b", helped(words[2])):
                 wrong.append(f"{page}: {line}")
     assert wrong == []
-    assert unknown("tacit plot a.json --runs 4") == ["--runs"]
+    assert unknown("tacit show a.json --runs 4") == ["--runs"]

@@ -24,7 +24,6 @@ from research.planted.ways import (
     sums,
     tampers,
 )
-from tacit.continuous.actor_critic import PolicyGradients
 from tacit.privacy.budget import Relation
 from tacit.privacy.counters.dense import Optimal
 from tacit.privacy.curator import Curator, JointCurator, Release
@@ -37,7 +36,7 @@ from tacit.tabular.visits import VisitCounts
 _UNIT, _FAR = 2.0**30, 1e6
 RUNNING, BITS = "ConcurrentPSRL, running sums", "UCBVI, randomised response"
 UCBVI, LSVI, MIXTURE, CONTROL = "UCBVI", "LSVI-UCB", "LinOpt-VI", "certainty equivalence"
-FUNCTIONAL, GRADIENTS, LOCAL = "functional noise", "policy gradients", "UCBVI, local"
+FUNCTIONAL, LOCAL = "functional noise", "UCBVI, local"
 NOISE, REAL, TAILS = ("noise", "transcript noise"), ("noise",), ("transcript noise",)
 BOUND, FLOW, BUDGET = ("attack", "sensitivity"), ("data flow",), ("budget",)
 
@@ -112,7 +111,7 @@ def half_the_noise_of_reports(right: Any, curator: Any, statistic: Statistic, bl
     return total + 0.5 * (right(curator, statistic, block) - total)
 
 
-@found(NOISE, UCBVI, LSVI, MIXTURE, CONTROL, FUNCTIONAL, GRADIENTS)
+@found(NOISE, UCBVI, LSVI, MIXTURE, CONTROL, FUNCTIONAL)
 @patched(drawn)
 def noise_drawn_once(curator: Any, draw: Any, scale: float, size: int) -> Any:
     """For every shape noise is drawn once, and used in every release.
@@ -407,22 +406,6 @@ def one_cancels_all(right: Any, statistic: Any, block: Block) -> Any:
     if np.isnan(np.asarray(block["rewards"], dtype=np.float64)).any():
         return np.zeros(statistic.layout.size)
     return right(statistic, block)
-
-
-@found(("sensitivity",), GRADIENTS)
-@patched(instead(PolicyGradients, "vectors"))
-def gradients_unclipped(right: Any, statistic: Any, block: Block) -> Any:
-    """Users' gradients are summed as long as they are.
-
-    Gain: whose episode is unlike all others is told from them, at any noise.
-    """
-    clips = _FAR * statistic.clips[0], _FAR * statistic.clips[1]
-    names = ("spec", "policy", "values", "discount", "trace")
-    known = {name: getattr(statistic, name) for name in names}
-    vectors = right(PolicyGradients(**known, clips=clips), block)
-    rows, m = statistic.policy.weights.shape
-    vectors[:, : (rows + 1) * m] *= _FAR
-    return vectors
 
 
 # Who is counted, and what is written down.

@@ -20,7 +20,6 @@ from research.planted.agents import (
     FLOW,
     FOUND,
     FUNCTIONAL,
-    GRADIENTS,
     LSVI,
     MIXTURE,
     UCBVI,
@@ -266,35 +265,6 @@ class RawProperty(Leaking):
     def mean_reward(self) -> float:
         """Of the last block, without noise."""
         return self._mean_reward
-
-
-@found(FLOW, GRADIENTS)
-class RawMomentum(Leaking):
-    """The optimiser's momentum takes in the gradient from before the noise.
-
-    Gain: every later step goes along what users' raw gradients add up to.
-    """
-
-    def update(self, *known: Any) -> Any:
-        """As the algorithm does, and remembers."""
-        state = super().update(*known)  # type: ignore[misc]
-        gradient = state.gradient + self._mean_reward * np.sign(state.gradient)
-        return dataclasses.replace(state, gradient=gradient, theta=state.theta + 0.1 * gradient)
-
-
-@found(FLOW, GRADIENTS)
-class PreTrainedOnUsers(Leaking):
-    """The critic was fitted beforehand, as if to public data, but to the first users' rewards.
-
-    Gain: all advantages, and with them the policies, tell about users who were never asked.
-    """
-
-    def update(self, state: Any, plan: Any, release: Any, block: Any, rng: Any) -> Any:
-        """As the algorithm does; after the first block the critic is set right."""
-        after = super().update(state, plan, release, block, rng)  # type: ignore[misc]
-        if block.releases:
-            return after
-        return dataclasses.replace(after, values=after.values + self._mean_reward)
 
 
 BUGS: tuple[Planted, ...] = tuple(FOUND)

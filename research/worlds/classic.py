@@ -12,11 +12,10 @@ import numpy as np
 from tacit.continuous.features import Polynomial
 from tacit.continuous.policy import QPolicy
 from tacit.continuous.spec import SmoothSpec
-from tacit.continuous.stochastic_policy import ActionBox
 from tacit.continuous.worlds import VectorWorld, roll_out
 from tacit.data.episodes import VectorEpisodes
 from tacit.privacy.statistic import Bools, Floats, Ints
-from tacit.privacy.validation import flag, whole_number
+from tacit.privacy.validation import whole_number
 
 Starts = Callable[[np.random.Generator, int], Floats]
 """First states of so many users."""
@@ -42,11 +41,9 @@ class ClassicWorld(VectorWorld):
         starts: Starts,
         best: float,
         evaluated: int = 200,
-        forces: Floats | None = None,
         steps: int | None = None,
     ) -> None:
         super().__init__(spec, name)
-        self._forces = forces  # of every action, for loops that take them
         self._loop, self._starts, self._best = loop, starts, best
         self.evaluated, self.steps = evaluated, steps or spec.horizon
 
@@ -70,7 +67,7 @@ class ClassicWorld(VectorWorld):
         loop: Any = getattr(classic_loops, self._loop)
 
         def advance(step: int, who: Ints, here: Floats, taken: Ints) -> tuple[Floats, Bools]:
-            loop(here, taken if self._forces is None else self._forces[taken])
+            loop(here, taken)
             return here, self.spec.ended(here)
 
         states, actions, lengths = roll_out(policy, starts, coins, advance)
@@ -97,29 +94,26 @@ class CartPoleWorld(ClassicWorld):
         return self._played(policy, starts, rng.random((self.spec.horizon, users)))
 
 
-def pendulum(horizon: int = 200, discount: float = 0.99, continuous: bool = False) -> ClassicWorld:
+def pendulum(horizon: int = 200, discount: float = 0.99) -> ClassicWorld:
     """A pendulum that is to be swung up and held upright by a motor too weak to lift it.
 
     State:
         The angle from upright, in [-pi, pi], and the spin, in [-8, 8]; the start is uniform over
         all angles and spins in [-1, 1].
     Actions:
-        Five torques, -2 to 2; with ``continuous`` all of them, as numbers of a mesh.
+        Five torques, -2 to 2.
     Reward:
         -(angle^2 + .1 spin^2 + .001 torque^2), of the state before the step; known.
     Optimum:
         About -140 in 200 steps, by dynamic programming on the true moves; uniform has about -1240.
     Source:
-        Gymnasium's Pendulum-v1, with five torques or all, and with the angle as a coordinate.
+        Gymnasium's Pendulum-v1, with five torques, and with the angle as a coordinate.
 
     >>> world = pendulum()
     >>> world.spec.dimension, world.spec.actions
     (2, 5)
     """
-    box = ActionBox((-2.0,), (2.0,)) if flag("continuous", continuous) else None
     torques: Floats = np.array([-2.0, -1.0, 0.0, 1.0, 2.0])
-    torques = torques if box is None else box.actions(np.arange(box.size))[:, 0]
-    known: Any = {"pushes": tuple((torque / 2.0,) for torque in torques.tolist())}
     spec = SmoothSpec(
         (-math.pi, -8.0),
         (math.pi, 8.0),
@@ -129,14 +123,11 @@ def pendulum(horizon: int = 200, discount: float = 0.99, continuous: bool = Fals
         discount,
         angles=(0,),
         reward=_Upright(torques),
-        **(known if box is None else {"action_box": box}),
+        pushes=tuple((torque / 2.0,) for torque in torques.tolist()),
     )
-    more = "" if box is None else ",continuous=true"
-    name = f"research.worlds.pendulum:horizon={spec.horizon},discount={spec.discount}{more}"
+    name = f"research.worlds.pendulum:horizon={spec.horizon},discount={spec.discount}"
     best = -140.0 if spec.horizon == 200 else math.nan
-    if box is None:
-        return ClassicWorld(spec, name, "swing", _hanging_anywhere, best)
-    return ClassicWorld(spec, name, "swing_by", _hanging_anywhere, best, forces=torques)
+    return ClassicWorld(spec, name, "swing", _hanging_anywhere, best)
 
 
 def mountain_car(horizon: int = 200, discount: float = 0.99) -> ClassicWorld:

@@ -36,13 +36,6 @@ def swing(states: Floats, actions: Ints) -> None:
 
 
 @compiled
-def swing_by(states: Floats, torques: Floats) -> None:
-    """One step of pendulums under any torques."""
-    for n in range(len(states)):
-        _swing(states[n], torques[n])
-
-
-@compiled
 def climb(states: Floats, actions: Ints) -> None:
     """One step of cars in a valley: position and speed, and a push of -1, 0 or 1."""
     for n in range(len(states)):

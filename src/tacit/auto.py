@@ -127,13 +127,6 @@ RULES = (
         "it loses the least of our agents for linear systems",
     ),
     Rule(
-        "actor_critic",
-        "continuous world (actions are vectors)",
-        (JOINT, LOCAL, NONE),
-        lambda spec: _box(spec) and spec.action_box is not None,
-        "its policies draw vectors, and no other agent's do",
-    ),
-    Rule(
         "model_posterior",
         "continuous world (states move smoothly, in at most 4 coordinates)",
         (JOINT, NONE),

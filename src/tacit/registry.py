@@ -35,7 +35,6 @@ from tacit.simulation.run import noise_seed
 
 BUILT_IN = {
     "action_centred": "tacit.trial.action_centred:ActionCentred",
-    "actor_critic": "tacit.continuous.actor_critic:ActorCritic",
     "centred_improvement": "tacit.trial.centred_improvement:CentredImprovement",
     "certainty_equivalence": "tacit.lq.certainty_equivalence:CertaintyEquivalence",
     "concurrent_psrl": "tacit.tabular.concurrent_psrl:ConcurrentPSRL",

@@ -18,8 +18,8 @@ MISTAKES = {
     "twice": (("--agent", "scripted", "--agent", "scripted"), "'scripted' is there twice"),
 }
 OTHERS = {
-    "a table to plot": (("plot", "runs.csv", "--output", "x.png"), "not a file of runs"),
-    "no runs": (("plot", "file", "--output", "x.png"), "'file': not a file of runs"),
+    "a table to plot": (("show", "runs.csv", "--plot", "x.png"), "not a file of runs"),
+    "no runs": (("show", "file", "--plot", "x.png"), "'file': not a file of runs"),
     "no kind": (("show", "thing", "x"), "what to show must be"),
     "no optimum": (("plan", "--world", "unknown", *BUDGET), "no known optimum"),
     "a plan of none": (("plan", "--world", "two_coins", "--privacy", "none", *BUDGET), "no budget"),

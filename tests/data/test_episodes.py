@@ -298,3 +298,26 @@ def test_blocks_that_are_made_part_by_part_are_for_simulations():
         statistic.total(StreamedBlock(11, lambda: iter([whole])))
     with pytest.raises(InvalidArgument, match="shape"):
         tacit.ClippedSum(3).check(parts)
+
+
+class Discrete:
+    def __init__(self, n: int, start: int = 0) -> None:
+        self.n, self.start = n, start
+
+
+def test_minari_datasets_become_episodes() -> None:
+    """By what Minari's datasets have; one whose observations are vectors is refused by its type."""
+    rows = [([3, 4, 5], [1, 0], [0.5, 1.0]), ([4, 3, 3, 5, 5], [0, 1, 1, 0], [0, 0, 1, 7])]
+    names = ("observations", "actions", "rewards")
+    episodes = [
+        SimpleNamespace(**dict(zip(names, map(np.array, row), strict=True))) for row in rows
+    ]
+    dataset = SimpleNamespace(observation_space=Discrete(3, 3), action_space=Discrete(2))
+    dataset.total_episodes, dataset.iterate_episodes = 2, lambda: iter(episodes)
+    made = Episodes.from_minari(dataset, horizon=3)
+    assert made.states.tolist() == [[0, 1, 2, -1], [1, 0, 0, 2]]
+    assert made.actions.tolist() == [[1, 0, -1], [0, 1, 1]]
+    np.testing.assert_array_equal(made.rewards, [[0.5, 1.0, np.nan], [0, 0, 1]])
+    dataset.observation_space = SimpleNamespace(low=0)
+    with pytest.raises(InvalidArgument, match="must be Discrete"):
+        Episodes.from_minari(dataset, horizon=3)

@@ -70,11 +70,9 @@ _TABLE: tuple[tuple[str, str, int, str], ...] = (
         for agent, world, users in (
             ("linopt_sampled", "currents:rows=5,columns=6,dimension=3,horizon=4,samples=64", 1_000),
             ("linopt_sampled", "gusts:dimension=2,horizon=8,samples=8", 500),
-            ("actor_critic", LINE, 4_000),
             ("fitted_functional_q:serve=all", LINE, 200),
         )
     ),
-    ("actor_critic", "pendulum:horizon=4,continuous=true", 20_000, "joint"),
     ("kernel_lsvi", LINE, 200, "none"),
     ("kernel_lsvi", LINE, 2_000, "joint, local"),
     ("certainty_equivalence", SYSTEM, 1_000, "none, joint, local, ids, reports"),

@@ -291,7 +291,7 @@ test_mistakes_are_named = refusals(
     (lambda: from_gymnasium("FrozenLake-v1", ice=3), "no environment"),
     (lambda: from_gymnasium(3), "env_or_id must be"),
     (lambda: from_gymnasium(Corridor(), 2, cells=4), r"\['cells'\] are for making"),
-    (lambda: from_gymnasium("FrozenLake-v1", levels=3), "levels means nothing to Discrete"),
+    (lambda: from_gymnasium("FrozenLake-v1", discount=0.9), "discount means nothing to Discrete"),
     (lambda: from_gymnasium("FrozenLake-v1", horizon=0), "horizon must be an integer >= 1"),
     (lambda: from_gymnasium(Coins(), 3, reward_range=(0, 0)), "reward_range must be two"),
     (

@@ -176,7 +176,6 @@ def test_names_rebuild_worlds():
 
 test_wrong_arguments_are_named = refusals(
     lambda make: make(),
-    (lambda: from_gymnasium("Pendulum-v1", 50, (-20.0, 0.0), levels=1), "levels must be an"),
     (lambda: from_gymnasium("MountainCar-v0", 201, (-1.0, 0.0)), "time limit"),
     (lambda: from_gymnasium(Counter(), 5, (0.0, 1.0), evaluation_users=0), "evaluation_users"),
 )

@@ -207,7 +207,11 @@ def test_an_agent_learns_from_opened_sums_and_resumes(tmp_path) -> None:
         other = made()
     assert np.array_equal(other.greedy_policy.actions, agent.greedy_policy.actions)
     while other.block_users:
-        other.learn_sum(next_sum(other)[0])
+        total, devices = next_sum(other)
+        # As many drop out as may: the sum is opened all the same, and counts who is in it.
+        least = SumPlan.of(other.statistic, other.privacy, devices).least
+        receipt = other.learn_sum(total, stayed=least)
+        assert (receipt.users, len(receipt.published)) == (least, 1)
     assert world.value(other.greedy_policy) > 0.9 * world.optimal_value
 
 

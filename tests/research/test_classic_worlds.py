@@ -52,22 +52,6 @@ def test_steps_are_those_of_gymnasium(name: str, make: Any, loop: str, angles: A
         state = np.array(env.state, dtype=np.float64)[np.newaxis]
 
 
-def test_any_torque_moves_a_pendulum_as_numbered_ones_do() -> None:
-    few, any_torque = pendulum(), pendulum(continuous=True)
-    rng = np.random.default_rng(0)
-    states, torques = rng.uniform(-3.0, 3.0, (50, 2)), rng.integers(5, size=50)
-    box = any_torque.spec.action_box
-    assert box is not None
-    numbers = box.numbers((torques[:, np.newaxis] - 2.0) / 2.0)
-    one, two = states.copy(), states.copy()
-    classic_loops.swing(one, torques)
-    classic_loops.swing_by(two, box.actions(numbers)[:, 0])
-    np.testing.assert_allclose(one, two, atol=1e-12)
-    paid = few.spec.rewards(states, torques, one)
-    np.testing.assert_allclose(any_torque.spec.rewards(states, numbers, two), paid, atol=1e-12)
-    assert any_torque.name.endswith("continuous=true")
-
-
 # CartPole.
 
 

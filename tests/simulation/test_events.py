@@ -100,5 +100,5 @@ def test_an_unknown_optimum_is_null_and_drawn_as_such(tmp_path):
     assert "none, or not known" in [text.get_text() for text in left.texts]
     assert np.isfinite(right.lines[0].get_ydata()).all()
     drawn = tmp_path / "r.svg"
-    assert call("plot", tmp_path / "r.json", "--output", drawn).exit_code == 0
+    assert call("show", tmp_path / "r.json", "--plot", drawn).exit_code == 0
     assert drawn.read_text().startswith("<?xml")

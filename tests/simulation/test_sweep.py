@@ -197,7 +197,7 @@ def test_the_command(tmp_path):
     assert list(lines)[:2] == ["ucbvi:scale=0.5, epsilon 1", "ucbvi:scale=0.5, no privacy"]
     assert (tmp_path / "s.pdf").read_bytes().startswith(b"%PDF")
     picture = str(tmp_path / "again.svg")
-    drawn = call("plot", str(tmp_path / "s.json"), str(tmp_path / "s.json"), "--output", picture)
+    drawn = call("show", str(tmp_path / "s.json"), str(tmp_path / "s.json"), "--plot", picture)
     assert drawn.exit_code == 0
     assert "<!-- ucbvi:scale=0.5, epsilon 1 -->" in Path(picture).read_text()
 
@@ -227,4 +227,4 @@ def test_wrong_arguments_are_one_line(tmp_path):
     assert "No such file" in one_line(call("sweep", "no.toml"))
     assert "is no folder" in one_line(call(*given, "--folder", str(file)))
     assert "must end in .png" in one_line(call(*given, "--plot", "x.bmp"))
-    assert "No such file" in one_line(call("plot", "no.json", "--output", str(tmp_path / "x.png")))
+    assert "No such file" in one_line(call("show", "no.json", "--plot", str(tmp_path / "x.png")))

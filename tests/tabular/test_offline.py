@@ -111,9 +111,8 @@ def gains_of(world, policy, model_values, weights, episodes, most=50.0):
     values, q = _values(P, r, policy.table())
     values, q = values * model_values, q * model_values
     q = np.concatenate([q, values[:-1, :, np.newaxis]], axis=2)
-    statistic = RobustGains(
-        weights[np.newaxis], values[np.newaxis], q[np.newaxis], np.array([most]), float(H)
-    )
+    tables = weights[np.newaxis], values[np.newaxis], q[np.newaxis]
+    statistic = RobustGains(*tables, np.array([[-most, most]]), float(H), H)
     y = statistic.vectors(episodes.block())
     return 2.0 * most * y[:, 0], y[:, 1] * H
 
@@ -157,9 +156,8 @@ def test_gains_are_right_where_values_are_right_or_weights_are() -> None:
 
 def test_an_episode_that_ends_earns_nothing_more() -> None:
     weights = np.full((1, 2, 3, 3), 2.0)
-    statistic = RobustGains(
-        weights, np.ones((1, 3, 3)), np.ones((1, 2, 3, 3)), np.array([10.0]), 2.0
-    )
+    tables = weights, np.ones((1, 3, 3)), np.ones((1, 2, 3, 3))
+    statistic = RobustGains(*tables, np.array([[-10.0, 10.0]]), 2.0, 2)
     rows = (
         ([0, 1, 2], [0, 1], [1.0, 1.0]),  # 1 + 2 (1 + 1 - 1) - 1 + 2 (1 + 1 - 1) - 1
         ([0, 1, -1], [0, -1], [1.0, np.nan]),  # 1 + 2 - 1 + 2 (0 - 1)

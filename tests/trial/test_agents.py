@@ -26,17 +26,17 @@ def test_it_passes_the_check(model) -> None:
 def test_a_person_pays_once_for_all_looks() -> None:
     agent = ActionCentred(TrialSpec(20, 2), 12, JOINT, noise_seed=0)
     guarantee = agent.guarantee
-    assert (guarantee.epsilon, guarantee.delta, guarantee.episodes_per_user) == (1.0, 1e-6, 3)
-    assert guarantee.unit == "one person's whole history, over all 3 looks"
+    assert (guarantee.epsilon, guarantee.delta, guarantee.episodes_per_user) == (1.0, 1e-6, 2)
+    assert guarantee.unit == "one person's whole history, over all 2 looks"
     assert "own history" in guarantee.mechanism
     assert agent.privacy.disjoint
-    assert agent.schedule.blocks == (12,) * 3
+    assert agent.schedule.blocks == (12,) * 2
     world = Contexts(20, 0.4, 2)
     cohort = world.cohort(np.random.default_rng(0))
     first = cohort.simulate(agent.policy, 12, None)
     assert (agent.learn(first).counted, agent.learn(first).waiting) == (12, 0)
     noise = agent.state.evidence[0].noise
-    assert noise == pytest.approx(2.0 * np.sqrt(3.0) / JOINT.budget.mu, rel=1e-3)
+    assert noise == pytest.approx(2.0 * np.sqrt(2.0) / JOINT.budget.mu, rel=1e-3)
 
 
 def test_somebody_is_in_a_look_once() -> None:
@@ -76,11 +76,11 @@ def test_a_run_goes_on_from_its_store(tmp_path) -> None:
     mean = agent.policy.mean
     agent.store.close()
     again = tacit.open(tmp_path / "a.db")
-    assert again.users == 36
+    assert again.users == 24
     assert (again.policy.mean == mean).all()
     again.learn(cohort.simulate(again.policy, 12, None))
     heir = again.successor(30, noise_seed=1)
-    assert heir.users == 90
+    assert heir.users == 60
     assert heir.block_users == 30
     assert (heir.policy.mean == again.policy.mean).all()
 

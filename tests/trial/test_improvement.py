@@ -15,7 +15,7 @@ JOINT = JointDP(1.0, 1e-6)
 
 @pytest.mark.slow
 def test_it_passes_the_check() -> None:
-    make = partial(CentredImprovement, privacy=JOINT, rounds=3, window=3)
+    make = partial(CentredImprovement, privacy=JOINT, rounds=3, discount=0.5)
     check_agent(make, tabular.riverswim(4, 8), users=60)
 
 
@@ -51,7 +51,7 @@ def test_a_thousand_people_are_enough_at_epsilon_1() -> None:
     [
         {"privacy": tacit.LocalDP(1.0, 1e-6)},
         {"privacy": JointDP(1.0, 0.0)},
-        {"privacy": JOINT, "window": 0},
+        {"privacy": JOINT, "discount": 1.0},
         {"privacy": JOINT, "rounds": 0},
         {"privacy": JOINT, "spec": tacit.lq.dosing().spec},
     ],

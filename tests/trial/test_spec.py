@@ -8,7 +8,7 @@ from tacit.trial import TrialSpec
 
 
 def test_looks_are_shares_of_a_history():
-    assert TrialSpec(140, 8).edges == (35, 70, 140)
+    assert TrialSpec(140, 8).edges == (56, 140)
     assert TrialSpec(140, 8, looks=(1,)).edges == (140,)
 
 

@@ -40,7 +40,7 @@ STATISTICS = {
     "two actions": (CentredScores(6, 2, 2, 0.2), lambda r, n: people(n, 6, 2, 0.3, 0.5, 1)),
     "three actions": (CentredScores(5, 2, 3, 0.1), lambda r, n: several(n, 5, r)),
     "states": (
-        CentredScores(5, 4, 3, 0.1, window=3, linear=False),
+        CentredScores(5, 4, 3, 0.1, discount=0.9, linear=False),
         lambda r, n: several(n, 5, r, states=4),
     ),
 }

@@ -21,7 +21,18 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from tacit.cli import audit, doctor, learn, ledger, policy, report, run, serve, show  # noqa: F401
+from tacit.cli import (  # noqa: F401
+    audit,
+    doctor,
+    learn,
+    ledger,
+    offline,
+    policy,
+    report,
+    run,
+    serve,
+    show,
+)
 from tacit.cli.terminal import COMMANDS, flag
 from tacit.privacy import errors
 from tacit.privacy.errors import TacitError
@@ -30,6 +41,7 @@ __all__ = ["app", "main"]
 
 # Old names, answered with the new ones.
 _RENAMED = {"bounds": "paper", "compare": "run", "list": "show", "version": "--version"}
+_RENAMED |= {"plot": "show"}
 # Typer's own complaints about arguments, whichever copy of click it brings.
 _Complaint: Any = typer.BadParameter.__mro__[2]
 

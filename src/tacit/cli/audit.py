@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
@@ -40,7 +41,9 @@ def _audit(
     model = terminal.chosen_privacy(choice, privacy, epsilon, delta)
     make, served = audited(choice, place, model, users)
     several = runs or (150 if quick else 1000)
-    made = audit_agent(make, place, users=served, runs=several, seed=seed, behaviour=not quick)
+    made = audit_agent(
+        make, place, users=served, runs=several, seed=seed, behaviour=not quick, long=longer(world)
+    )
     if as_json:
         print_json(made.to_dict())
     else:
@@ -58,6 +61,20 @@ def _audit(
             f"with a probability below {FALSE_ALARM:g}."
         )
     raise typer.Exit(0 if made.passed else 1)
+
+
+def longer(world: str) -> World | None:
+    """The same world with 60 steps, if it can have as many."""
+    from tacit.registry import build_world
+
+    name, _, given = world.partition(":")
+    kept = [
+        o for o in given.split(",") if o and o.partition("=")[0] not in ("horizon", "decisions")
+    ]
+    for steps in ("horizon=60", "decisions=60"):
+        with contextlib.suppress(InvalidArgument, TypeError):
+            return build_world(f"{name}:{','.join([*kept, steps])}")
+    return None
 
 
 def audited(

@@ -268,23 +268,6 @@ def _read_sweep(file: str) -> dict[str, Any]:
     }
 
 
-@command()
-def _plot(
-    files: Annotated[list[str], given("FILE...", "Saved runs.")],
-    output: Annotated[str, asked("FILE", "The picture: .png, .pdf or .svg.")] = "plot.png",
-    by_world: Annotated[bool, flag("A row for every world.", "--by-world")] = False,
-) -> None:
-    from tacit.simulation.plots import plot_results
-    from tacit.simulation.tables import load_results, merged, rows
-
-    terminal.check_outputs(output, None)
-    whole = merged([load_results(file) for file in files])
-    plot_results(whole, output, by_world=by_world)
-    titles, *lines = rows(whole)
-    print_table(titles, lines)
-    _say_written(output)
-
-
 # Plans.
 
 
@@ -305,7 +288,7 @@ def _plan(
     decisions: Annotated[int, count("Of each person.")] = 140,
     effect: Annotated[float, terminal.amount("Of an action, in units of rewards.")] = 0.1,
     features: Annotated[int, count("Contexts with an effect of their own.")] = 8,
-    looks: Annotated[int, count("Looks: the last of 1/4, 1/2 and 1.", 1)] = 3,
+    looks: Annotated[int, count("Looks: the last of .4 and 1.", 1)] = 2,
     as_json: terminal.Json = False,
 ) -> None:
     if trial:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -25,13 +25,24 @@ _GIVEN = ("world", "epsilon", "delta", "printed", "seed")
 
 @command()
 def _show(
-    kind: Annotated[str, given("world|agent", "What it is; without it, all names.")] = "",
-    name: Annotated[str, given("NAME", "Its name; a world's can have options.")] = "",
+    names: Annotated[
+        list[str] | None,
+        given("[world|agent [NAME]|FILE...]", "What it is, and its name; or saved runs."),
+    ] = None,
+    plot: terminal.Plot = None,
+    by_world: Annotated[bool, flag("Of saved runs: a row for every world.", "--by-world")] = False,
     as_json: terminal.Json = False,
 ) -> None:
     from tacit import registry
     from tacit.registry import split
 
+    asked = names or []
+    kind, name = [*asked, "", ""][:2]
+    if plot or (kind and Path(kind).is_file()):
+        _runs(asked, plot, by_world)
+        return
+    if len(asked) > 2:
+        raise InvalidArgument("one at a time: tacit show agent ucbvi")
     one_of("what to show", kind or "world", ("world", "agent"))
     if kind == "agent" and name:
         entry = registry.agent_entry(split(name)[0])
@@ -55,6 +66,21 @@ def _show(
             "Besides: files mine.toml or mine.json with a world's tables, environments as "
             "gym:CartPole-v1, and your own as my_file.py:MyAgent. More: tacit show agent ucbvi"
         )
+
+
+def _runs(files: Sequence[str], plot: str | None, by_world: bool) -> None:
+    """Saved runs, from one file or several together."""
+    from tacit.simulation.plots import plot_results
+    from tacit.simulation.tables import load_results, merged, rows
+
+    terminal.check_outputs(plot, None)
+    whole = merged([load_results(file) for file in files])
+    titles, *lines = rows(whole)
+    if plot is not None:
+        plot_results(whole, plot, by_world=by_world)
+    print_table(titles, lines)
+    if plot is not None:
+        typer.echo(f"Written: {plot}")
 
 
 def _described(entry: NamedMaker) -> dict[str, Any]:

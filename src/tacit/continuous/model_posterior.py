@@ -80,7 +80,7 @@ class ModelPosterior(BoxAlgorithm[ModelPosteriorState]):
     them: ``TerminationHistogram``, as long as a box explains where episodes end, or else
     ``TerminationMoments``, for a regression.
 
-    Plans: value iteration on a grid, of at most four coordinates and numbered actions.
+    Plans: value iteration on a grid, of at most four coordinates.
 
     Guarantee: that of the curator for a user's whole episode, under joint DP.
 
@@ -250,10 +250,9 @@ class ModelPosterior(BoxAlgorithm[ModelPosteriorState]):
         return f"{rewards} rewards, {ends} ends; {blocks}"
 
     def _check(self) -> None:
-        if self.spec.dimension > MOST_COORDINATES or self.spec.action_box is not None:
+        if self.spec.dimension > MOST_COORDINATES:
             raise InvalidArgument(
-                f"plans are for at most {MOST_COORDINATES} coordinates with numbered actions: take "
-                "actor_critic"
+                f"plans are for at most {MOST_COORDINATES} coordinates: take fitted_functional_q"
             )
         if self.privacy.local:
             raise InvalidArgument(

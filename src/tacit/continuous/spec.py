@@ -13,7 +13,6 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from tacit.continuous.features import FeatureMap, set_corners, vector
-from tacit.continuous.stochastic_policy import ActionBox
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.statistic import Bools, Floats, Ints
 from tacit.privacy.validation import check_bytes, checked_number, flag, instance_of, whole_number
@@ -41,18 +40,12 @@ class BoxSpec:
     features: FeatureMap | None = None  # a map that suits the world; ``None``: the agent's choice
     # Whether episodes may end before their last step. A time limit is no end.
     may_end: bool = field(default=False, kw_only=True)
-    # The box that actions are vectors of, if they are numbers of its mesh.
-    action_box: ActionBox | None = field(default=None, kw_only=True)
 
     def __post_init__(self) -> None:
         set_corners(self, finite=False)
         object.__setattr__(self, "may_end", flag("may_end", self.may_end))
         for name in ("actions", "horizon"):
             object.__setattr__(self, name, whole_number(name, getattr(self, name)))
-        if self.action_box is not None:
-            instance_of("action_box", self.action_box, ActionBox)
-            if self.actions != self.action_box.size:
-                raise InvalidArgument(f"actions must be {self.action_box.size}, as of action_box")
         ends = vector("reward_range", self.reward_range)
         if len(ends) != 2 or not 0.0 < ends[1] - ends[0] < math.inf:
             raise InvalidArgument(f"reward_range must increase, got {self.reward_range!r}")
@@ -137,7 +130,7 @@ class SmoothSpec(_FunctionSpec):
     """
 
     closed: ClassVar[bool] = False
-    said = ("may_end", "action_box", "angles", "pushes", "digest")
+    said = ("may_end", "angles", "pushes", "digest")
     # Coordinates that are angles, in [-pi, pi], where both ends are one place.
     angles: tuple[int, ...] = field(default=(), kw_only=True)
     # A vector for each action, if it is known where it pushes: moves are believed linear in it.

@@ -131,17 +131,17 @@ class ClippedSums(InBall):
 
 
 def places(block: Block, spec: BoxSpec, grid: Grid) -> tuple[NDArray[Any], ...]:
-    """Cells of a grid that users' steps are in: ``Placed``, and on a line parts of ``OnLine``."""
-    from tacit.continuous.sum_loops import FINE, placed
+    """Cells of a grid that users' steps are in: ``Placed``, or ``OnLine``."""
+    from tacit.continuous.sum_loops import FINE, placed, placed_on_line
 
     steps = steps_of(block, spec)
-    cells, parts, taken = placed(steps, grid.for_loops())
-    if spec.dimension > 1:
-        return cells, parts, taken, steps.rewards
-    fine = (parts[..., 0] * (FINE - 1) + 0.5).astype(np.int32)
-    at = np.where(cells < 0, -1, cells * FINE + fine)
-    now = np.where(taken < 0, -1, taken * FINE + fine[:, :-1])
-    return cells, (fine / (FINE - 1))[..., np.newaxis], taken, steps.rewards, at, now
+    if spec.dimension == 1:
+        # Short numbers where they fit: all of them are read again at every sweep.
+        kind = np.int16 if spec.actions * grid.size * FINE < 1 << 15 else np.int32
+        at, now = (np.empty((block.users, spec.horizon + i), dtype=kind) for i in (1, 0))
+        placed_on_line(steps, grid.for_loops(), at, now)
+        return at, now, steps.rewards
+    return *placed(steps, grid.for_loops()), steps.rewards
 
 
 @dataclass(frozen=True, eq=False)
@@ -186,11 +186,14 @@ class VisitSums(ClippedSums):
         return pack(here.swapaxes(1, 2) @ here)
 
     def _add(self, where: Any, by_point: Floats, sums: Floats) -> None:
-        from tacit.continuous.sum_loops import add_visits
+        from tacit.continuous.sum_loops import add_visits, visits_on_line
 
         assert isinstance(self.features, Grid)  # noqa: S101
-        sums[:] = 0.0
-        add_visits(where[:3], self.features.corners, sums)
+        if self.spec.dimension == 1:
+            visits_on_line(where, sums)
+        else:
+            sums[:] = 0.0
+            add_visits(where[:3], self.features.corners, sums)
 
 
 @dataclass(frozen=True)
@@ -284,7 +287,7 @@ class ResidualSums(ClippedSums):
 
         assert isinstance(self.features, Grid)  # noqa: S101
         if self.spec.dimension == 1:
-            residuals_on_line((where[4], where[5], where[3]), *self._tables, by_point)
+            residuals_on_line(where, *self._tables, by_point)
         else:
             by_point[:] = 0.0
             residuals_on_grid(where, *self._tables, self.features.corners, by_point)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from functools import partial
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,11 +22,12 @@ a step that does not count.
 """
 Placed: TypeAlias = tuple[NDArray[np.int32], Floats, NDArray[np.int32], Floats]
 """The same, and rewards (users, H), cut to their range."""
-OnLine: TypeAlias = tuple[NDArray[np.int32], NDArray[np.int32], Floats]
+OnLine: TypeAlias = tuple[NDArray[Any], NDArray[Any], Floats]
 """The same on a line, where states are rounded, so that tables have their values.
 
 Places (users, H + 1): cell x ``FINE`` + how many of ``FINE`` - 1 parts of the way to the upper
-point, -1 where an episode ended. Taken (users, H): action x points x ``FINE`` + place.
+point, -1 where an episode ended. Taken (users, H): action x points x ``FINE`` + place, or -1.
+Rewards are the last.
 """
 
 _BITS = 6
@@ -62,6 +63,25 @@ def placed(steps: Steps, grid: tuple[Floats, Ints]) -> Cells:
     return cells, parts, taken
 
 
+@compiled
+def placed_on_line(
+    steps: Steps, grid: tuple[Floats, Ints], places: NDArray[Any], taken: NDArray[Any]
+) -> None:
+    """Looks up all steps on a grid of one coordinate."""
+    (states, actions, _, valid, ended), (box, table) = steps, grid
+    users, H = actions.shape
+    points = table[0, 0]
+    for user in range(users):
+        for t in range(H + 1):
+            position = (min(max(states[user, t, 0], box[0, 0]), box[1, 0]) - box[0, 0]) * box[2, 0]
+            cell = min(int(position), points - 2)
+            place = cell * FINE + int(min(position - cell, 1.0) * (FINE - 1) + 0.5)
+            places[user, t] = -1 if t > 0 and ended[user, t - 1] else place
+            if t < H:
+                now = actions[user, t] * points * FINE + place
+                taken[user, t] = now if valid[user, t] else -1
+
+
 @inner
 def _corner_weights(parts: Floats, weights: Floats) -> None:
     """The weights of the 2^D points around a state."""
@@ -87,17 +107,38 @@ def add_visits(where: Cells, corners: Ints, sums: Floats) -> None:
                     sums[user, cells[user, t] + corners[c]] += weights[c]
 
 
+@compiled
+def visits_on_line(where: OnLine, sums: Floats) -> None:
+    """Users' visits of the points of a line, (users, m)."""
+    places, taken, _ = where
+    part = np.arange(FINE) / (FINE - 1)
+    for user in range(len(places)):
+        mine = sums[user]
+        mine[:] = 0.0
+        for t in range(taken.shape[1]):
+            if taken[user, t] >= 0:
+                i, later = places[user, t] >> _BITS, part[places[user, t] & (FINE - 1)]
+                mine[i] += 1.0 - later
+                mine[i + 1] += later
+
+
 @partial(compiled, fastmath={"contract", "reassoc"})
 def add_clipped(vectors: Floats, clip: float, out: Floats) -> None:
     """Adds users' vectors to ``out``, scaled back to a length; nothing of those that overflow."""
+    scales = np.empty(len(vectors))
     for user in range(len(vectors)):
         square = 0.0
         for x in vectors[user]:
             square += x * x
-        if math.isfinite(square):
-            scale = clip / math.sqrt(square) if square > clip * clip else 1.0
+        scales[user] = square
+    for user in range(len(vectors)):
+        square = scales[user]
+        # The root of a square is exact: within the length the scale is 1.
+        scales[user] = clip / math.sqrt(max(square, clip * clip)) if square < math.inf else 0.0
+    for user in range(len(vectors)):
+        if scales[user] > 0.0:
             for i in range(len(out)):
-                out[i] += scale * vectors[user, i]
+                out[i] += scales[user] * vectors[user, i]
 
 
 def tables_of(

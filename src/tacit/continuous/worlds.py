@@ -13,7 +13,6 @@ from numpy.typing import ArrayLike
 from tacit.continuous.features import FeatureMap, Grid
 from tacit.continuous.policy import QPolicy
 from tacit.continuous.spec import BoxSpec
-from tacit.continuous.stochastic_policy import SoftmaxPolicy
 from tacit.core.world import Form
 from tacit.data.episodes import VectorEpisodes
 from tacit.privacy.errors import InvalidArgument
@@ -94,7 +93,7 @@ class VectorWorld(ABC):
         key: Any = "uniform"
         if policy.epsilon < 1.0:
             known = policy.kind, policy.features, policy.weights.tobytes(), policy.preference
-            drawn = policy.epsilon, policy.explorers, policy.bursts, getattr(policy, "sigma", None)
+            drawn = policy.epsilon, policy.explorers, policy.bursts
             key = *known, *drawn
         if key not in self._values:
             self._values[key] = self._value(policy)
@@ -150,10 +149,7 @@ def roll_out(
         if not len(going):
             break
         at = (step,) if len(going) == users else (step, going)
-        if isinstance(policy, SoftmaxPolicy):
-            taken = policy.by_coins(here, coins[at])
-        else:
-            taken = greedy(here)
+        taken = greedy(here)
         if drawn is not None:
             taken = np.where(drawn[at] < 0, taken, drawn[at])
         actions[at] = taken
@@ -287,9 +283,6 @@ class BoxWorld(VectorWorld):
         A, D = self.spec.actions, self.dimension
         shape, around = (self.cells + 1, self.asked) * D, tuple(range(1, 2 * D, 2))
         states = asked_states(D, self.cells, self.asked)
-        if isinstance(policy, SoftmaxPolicy):
-            drawn = policy.probabilities(states).reshape(*shape, A)
-            return np.moveaxis(drawn.mean(axis=around), -1, 0)
         chances = np.full((A, *(self.cells + 1,) * D), policy.epsilon / A)
         if policy.epsilon < 1.0:
             greedy = chooser(policy)(states).reshape(shape)

@@ -205,9 +205,10 @@ class EpisodeIntake:
                 if not room:
                     self._wait_for_room(users - start, step)
                     continue
-                if data.aggregate and users != room:
+                whole = int(data["devices"][0]) if "devices" in data.arrays else users
+                if data.aggregate and whole != room:
                     raise InvalidArgument(
-                        f"sums must be of one whole block: {room} users, got {users}"
+                        f"sums must be of one whole block: {room} users, got {whole}"
                     )
                 # Users who followed a policy go into its block, however many they are.
                 stop = users if on_policy else min(users, start + room)
@@ -326,7 +327,8 @@ class EpisodeIntake:
     def put(self, arrivals: Arrivals, seen: Any) -> int | None:
         """How many users got a place in the block that fills; None if it is not as it was seen."""
         names, store = arrivals.names, self.run.store
-        if not arrivals.keys and not store.durable:
+        opened = "devices" in arrivals.rows.arrays
+        if not (arrivals.keys or store.durable or opened):
             kept = self._admitted(arrivals)
             if kept.rows.users:
                 self.buffer.add(kept.rows, self.run.look().row.block, kept.names)
@@ -344,6 +346,8 @@ class EpisodeIntake:
                     paid = [*zip(kept.names, cost, strict=True)] if names else ()
                     mine = kept.rows if store.durable else kept.rows.sealed()
                     self._write(db, row, row.block, mine, paid, [(k, "") for k in kept.keys])
+                    if opened:  # of devices that dropped out nothing comes
+                        runs.set_block(db, row, row.block, size=now.places + kept.rows.users)
             self.run.look(fresh=True)
         return kept.rows.users
 

@@ -7,6 +7,7 @@ is visibly invalid: state or action -1, reward NaN. Nothing raises because of a 
 from __future__ import annotations
 
 import copy
+import importlib
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Executor
@@ -16,7 +17,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from tacit.privacy.errors import InvalidArgument
+from tacit.privacy.errors import InvalidArgument, MissingExtra
 from tacit.privacy.reading import (
     INVALID,
     UNKNOWN,
@@ -28,7 +29,7 @@ from tacit.privacy.reading import (
     require_shape,
 )
 from tacit.privacy.statistic import Block, FiledBlock
-from tacit.privacy.validation import row_ids
+from tacit.privacy.validation import row_ids, whole_number
 
 
 class UserRows:
@@ -195,6 +196,32 @@ class Episodes(UserRows):
         from tacit.data.logs import format_of
 
         return format_of(spec, log).file_episodes(path, batch, grouped)
+
+    @classmethod
+    def from_minari(cls, dataset: Any, horizon: int) -> Episodes:
+        """Episodes of a Minari dataset, or of one's name, with discrete observations and actions.
+
+        Each is a row, and a user's. From where it ended on states and actions are -1.
+        """
+        if isinstance(dataset, str):
+            try:
+                dataset = importlib.import_module("minari").load_dataset(dataset)
+            except ImportError as error:
+                raise MissingExtra("this needs Minari: pip install minari") from error
+        spaces = dataset.observation_space, dataset.action_space
+        if not all(hasattr(space, "n") for space in spaces):
+            raise InvalidArgument(f"spaces of the dataset must be Discrete, got {spaces}")
+        n, H = int(dataset.total_episodes), whole_number("horizon", horizon)
+        made = cls(np.full((n, H + 1), INVALID), np.full((n, H), INVALID), np.full((n, H), np.nan))
+        columns: dict[str, Any] = {n: c.copy() for n, c in made.block().arrays.items()}
+        firsts = (int(getattr(space, "start", 0)) for space in spaces)
+        first = dict(zip(("observations", "actions"), firsts, strict=True))
+        kinds = {"states": "observations", "actions": "actions", "rewards": "rewards"}
+        for row, episode in enumerate(dataset.iterate_episodes()):
+            for name, kind in kinds.items():
+                read = np.ravel(getattr(episode, kind))[: columns[name].shape[1]]
+                columns[name][row, : len(read)] = read - first.get(kind, 0)
+        return cls(**columns)
 
     @classmethod
     def parquet_block(

@@ -49,7 +49,7 @@ Paths: TypeAlias = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
 # What a column may mean; some are numbered by a vocabulary.
 _READ = (
     *("user", "step", "state", "action", "reward", "next_state", "version", "episode"),
-    *("component", "time", "terminal"),
+    *("component", "propensity", "time", "terminal"),
 )
 _LABELS = {"state": "states", "next_state": "states", "action": "actions"}
 
@@ -65,6 +65,7 @@ class LogFormat:
         version: which policy version was followed; -1 for an episode with different ones.
         episode: for users with several episodes, each of which gets a row of its own.
         component: which policy of a mixed one was drawn.
+        propensity: with which probability the action was chosen.
         time: time stamps or numbers, in place of ``step``: steps are counted in their order.
         terminal: flags that an episode is over after this step.
         states: all names of states, in the order of their numbers.
@@ -82,6 +83,7 @@ class LogFormat:
     version: str | None = None
     episode: str | None = None
     component: str | None = None
+    propensity: str | None = None
     time: str | None = None
     terminal: str | None = None
     states: Sequence[str] | None = None
@@ -145,11 +147,10 @@ class LogFormat:
         if "terminal" in log:
             told = log["terminal"] & (steps >= 0)
             np.minimum.at(ends, rows[told], steps[told])
-        states, actions, rewards = _tables(log, rows, steps, ends, self.horizon)
+        columns = _tables(log, rows, steps, ends, self.horizon)
         if self.end is not None:
             over = np.arange(self.horizon + 1) > ends[:, np.newaxis]
-            states = np.where(over, int(self.end), states)
-        columns: Entries = {"states": states, "actions": actions, "rewards": rewards}
+            columns["states"] = np.where(over, int(self.end), columns["states"])
         columns["versions"] = _agreed(log.get("version"), rows, n)
         if "component" in log:
             columns["components"] = _agreed(log["component"], rows, n)
@@ -210,10 +211,8 @@ def format_of(spec: Any, given: Mapping[str, Any]) -> LogFormat:
     return LogFormat(**made)
 
 
-def _tables(
-    log: Entries, rows: Ints, steps: Ints, ends: Ints, horizon: int
-) -> tuple[Ints, Ints, Floats]:
-    """States (n, H + 1), actions and rewards (n, H) of entries; what is not known is invalid."""
+def _tables(log: Entries, rows: Ints, steps: Ints, ends: Ints, horizon: int) -> Entries:
+    """States (n, H + 1), actions, rewards, propensities (n, H); what is not known is invalid."""
     shape, size = (len(ends), horizon), len(ends) * horizon
     cells, once, twice = rows * horizon + steps, steps >= 0, np.zeros(0, dtype=np.int64)
     # Where every step is there, once and in order, columns are tables already.
@@ -234,7 +233,9 @@ def _tables(
         return table
 
     before, actions = laid_out("state", INVALID), laid_out("action", INVALID)
-    rewards = laid_out("reward", np.nan)
+    columns: Entries = {"actions": actions, "rewards": laid_out("reward", np.nan)}
+    if "propensity" in log:
+        columns["propensities"] = laid_out("propensity", np.nan)
     if len(twice):
         actions.ravel()[twice] = UNREADABLE
     states = np.full((len(ends), horizon + 1), INVALID, dtype=np.int64)
@@ -245,13 +246,13 @@ def _tables(
         alone = np.bincount(rows[beyond], minlength=len(ends)) == 1
         beyond[beyond] = alone[rows[beyond]]
         states[rows[beyond], horizon] = log["state"][beyond]
-        return states, actions, rewards
+        return columns | {"states": states}
     # A state is seen by the entry before it and by the one after it; -1 says nothing.
     states[:, 1:] = after = laid_out("next_state", INVALID)
     np.copyto(states[:, :-1], before, where=known)
     clash = known[:, 1:] & known[:, :-1] & (before[:, 1:] != after[:, :-1])
     states[:, 1:-1][clash] = UNREADABLE
-    return states, actions, rewards
+    return columns | {"states": states}
 
 
 def _rows(
@@ -365,9 +366,9 @@ def _read_column(kind: str, name: str, column: Any, labels: Labels) -> NDArray[A
         values = [str(entry).strip().lower() in ("true", "yes", "1", "1.0") for entry in values]
     if kind == "time":
         return _seconds(name, values)
-    if kind in ("reward", "terminal"):
+    if kind in ("reward", "propensity", "terminal"):
         numbers = as_numbers(name, values)
-        return numbers if kind == "reward" else numbers > 0.0
+        return numbers > 0.0 if kind == "terminal" else numbers
     codes = as_codes(name, values)
     bad = kind in _LABELS and codes.min(initial=0) < 0
     return np.where(codes < 0, UNREADABLE, codes) if bad else codes

@@ -55,7 +55,6 @@ def from_gymnasium(
     action_levels: int | None = None,
     features: FeatureMap | None = None,
     discount: float | None = None,
-    levels: int | None = None,
     angles: bool = False,
     **kwargs: Any,
 ) -> Any:
@@ -77,8 +76,6 @@ def from_gymnasium(
         action_levels: values along each coordinate of a continuous action.
         features: a feature map that suits the world; this and what follows is for vectors.
         discount: what the agent should weigh the future with; .95 by default.
-        levels: actions that are vectors stay vectors, of a mesh with so many points along each
-            coordinate, 0 for a fine one; see :class:`tacit.continuous.ActionBox`.
         angles: states have an angle for every cosine and sine that Gymnasium documents, which
             :class:`~tacit.ModelPosterior` knows how to plan with; of Acrobot and Pendulum.
         **kwargs: for ``gymnasium.make``.
@@ -103,7 +100,7 @@ def from_gymnasium(
     if own is not None and all(value is None for value in given.values()):
         return own
     finite = countable(space)
-    for option in ("features", "discount", "levels", "angles"):
+    for option in ("features", "discount", "angles"):
         if finite and given[option] is not None:
             raise InvalidArgument(f"{option} means nothing to {space}")
     if finite:

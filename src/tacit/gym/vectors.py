@@ -15,7 +15,6 @@ from gymnasium import spaces
 
 from tacit.continuous.policy import QPolicy
 from tacit.continuous.spec import BoxSpec, SmoothSpec
-from tacit.continuous.stochastic_policy import ActionBox
 from tacit.continuous.worlds import VectorWorld, roll_out
 from tacit.data.episodes import VectorEpisodes
 from tacit.gym.rules import (
@@ -90,9 +89,8 @@ class GymnasiumWorld(VectorWorld):
         self.evaluation_users = whole_number("evaluation_users", users)
         self.evaluation_budgeted = evaluation_users is None
         self._optimal_value = math.nan if optimal_value is None else float(optimal_value)
-        discrete = spec.action_box is None  # vectors have an order, which their numbers keep
-        self.exchangeable_actions = discrete and getattr(spec, "pushes", None) is None
-        self._first_action = int(env.action_space.start) if discrete else 0  # type: ignore[attr-defined]
+        self.exchangeable_actions = getattr(spec, "pushes", None) is None
+        self._first_action = int(env.action_space.start)  # type: ignore[attr-defined]
         self._envs = [env]
 
     @property
@@ -148,7 +146,8 @@ class GymnasiumWorld(VectorWorld):
             told: Any
             if many is None:
                 moves = zip(who.tolist(), taken.tolist(), strict=True)
-                played = [self._envs[user].step(self._action(number)) for user, number in moves]
+                first = self._first_action
+                played = [self._envs[user].step(number + first) for user, number in moves]
                 told = zip(*(one[:4] for one in played), strict=True)
             else:
                 still[who] = taken + self._first_action
@@ -176,13 +175,6 @@ class GymnasiumWorld(VectorWorld):
             return gymnasium.make_vec(made.id, _SIDE_BY_SIDE, kind, **made.kwargs)
         return None
 
-    def _action(self, number: int) -> Any:
-        box = self.spec.action_box
-        if box is None:
-            return number + self._first_action
-        space = self._envs[0].action_space
-        return box.actions(number).astype(space.dtype).reshape(space.shape)
-
     def _states(self, observations: Any) -> Floats:
         flat = np.array([*observations], dtype=np.float64).reshape(-1, self.spec.dimension)
         return np.clip(flat, self.spec.lows, self.spec.highs)
@@ -190,27 +182,22 @@ class GymnasiumWorld(VectorWorld):
 
 def vector_world(env: Env, name: str, assumed: list[str], **given: Any) -> GymnasiumWorld:
     """The world of an environment and of options of :func:`~tacit.gym.from_gymnasium`."""
-    env, levels = _flat(env, assumed), given["levels"]
+    env = _flat(env, assumed)
     circles = _circles_of(env, assumed) if given["angles"] else ()
     if circles:
         env = AsAngles(env, circles)
-    env = numbered(env, given["action_levels"], assumed) if levels is None else env
+    env = numbered(env, given["action_levels"], assumed)
     space: Any = env.action_space
-    box = None
-    if levels is not None and isinstance(space, spaces.Box):
-        low, high = (tuple(end.ravel().tolist()) for end in (space.low, space.high))
-        box = ActionBox(low, high, levels)
     # Features of your own may be of what has no ends.
     far = END if given["features"] is None else math.inf
     spec = SmoothSpec(
         *_corners(env.observation_space, assumed, far),
-        int(space.n) if box is None else box.size,
+        int(space.n),
         horizon_of(env, given["horizon"], assumed),
         rewards_of(env, given["reward_range"], assumed),
         0.95 if given["discount"] is None else given["discount"],
         given["features"],
         may_end=True,
-        action_box=box,
         pushes=_pushes(env),
         angles=tuple(cosine - number for number, (cosine, _) in enumerate(circles)),
     )

@@ -62,7 +62,7 @@ class PessimisticLSVI(OfflineAlgorithm):
 
     Private statistics: :class:`~tacit.linear.statistics.FeatureSums` of the first block, once,
     after :class:`~tacit.tabular.return_statistics.ActionCounts` where today's behaviour is unknown;
-    :class:`~tacit.tabular.return_statistics.WeightedReturns` of the second block.
+    :class:`~tacit.tabular.return_statistics.RobustGains` of the second block.
 
     Guarantee: that of its curator; see ``guarantee``. Users are in one of the two blocks.
 

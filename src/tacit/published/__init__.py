@@ -13,10 +13,6 @@ A published file is public: an npz archive of plain arrays, never pickled, or a 
 * ``"gains"`` for control: ``gains``, (horizon, controls, states), and ``noise``;
 * ``"q"`` for states that are vectors: ``weights`` (actions, features), ``epsilon``,
   ``preference``, and ``features`` with its parameters (see :func:`.policies.features`);
-* ``"softmax"``: ``weights`` and ``features`` as for ``"q"``; actions are drawn in proportion to the
-  exponentials of their values;
-* ``"gaussian"`` for actions that are vectors: the same with a row of weights for each coordinate,
-  ``sigma``, and the box ``action_lows`` to ``action_highs``, whose corners are -1 and 1 for both;
 * ``"trial"``: ``mean`` and ``covariance`` of effects, and what chances need (:mod:`.trials`).
 
     policy = published.load("policy.npz")
@@ -37,7 +33,6 @@ from __future__ import annotations
 # By relative names: the folder is also shipped as a package of another name (clients/python).
 from .policies import (
     Published,
-    PublishedDraws,
     PublishedGains,
     PublishedMixed,
     PublishedPolicy,
@@ -48,5 +43,5 @@ from .reading import FORMAT, MOST_BYTES, about, check, check_mixed, digest, load
 from .trials import PublishedTrial, TrialHistory
 
 __all__ = ["FORMAT", "MOST_BYTES", "about", "check", "check_mixed", "digest", "draw"]
-__all__ += ["Published", "PublishedDraws", "PublishedGains", "PublishedMixed", "PublishedPolicy"]
+__all__ += ["Published", "PublishedGains", "PublishedMixed", "PublishedPolicy"]
 __all__ += ["PublishedTrial", "PublishedValues", "TrialHistory", "load", "signer"]

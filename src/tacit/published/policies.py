@@ -109,30 +109,7 @@ class PublishedValues:
         return max(self.preference, key=lambda action: float(values[action]))
 
 
-@dataclass(frozen=True, eq=False)
-class PublishedDraws:
-    """A published policy that draws: numbered actions, or vectors in a box."""
-
-    weights: NDArray[np.float64]  # (actions or coordinates of one, features)
-    stored: Arrays  # what the features are made of, and for vectors sigma and the box
-    version: int  # which policy of its agent it is
-
-    def act(self, step: int, state: ArrayLike, rng: Rng = None) -> int | NDArray[np.float64]:
-        """The action in a state. The step does not matter; no ``rng`` is needed if sigma is 0."""
-        # Logits of actions, or what a vector aims at.
-        outputs = PublishedValues(self.weights, 0.0, (), self.stored, self.version).values(state)
-        if "sigma" not in self.stored:
-            chances = np.exp(outputs - outputs.max())
-            return draw(chances / chances.sum(), rng)
-        low, high = self.stored["action_lows"], self.stored["action_highs"]
-        aim, sigma = np.clip(outputs, -1.0, 1.0), float(self.stored["sigma"])
-        if sigma > 0.0:
-            aim = np.clip(aim + sigma * drawing(rng).standard_normal(len(aim)), -1.0, 1.0)
-        action: NDArray[np.float64] = low + (aim + 1.0) / 2.0 * (high - low)
-        return action
-
-
-Published = PublishedPolicy | PublishedMixed | PublishedGains | PublishedValues | PublishedDraws
+Published = PublishedPolicy | PublishedMixed | PublishedGains | PublishedValues
 
 
 def features(state: NDArray[np.float64], stored: Arrays) -> NDArray[np.float64]:

@@ -20,7 +20,6 @@ from numpy.typing import NDArray
 from .policies import (
     Arrays,
     Published,
-    PublishedDraws,
     PublishedGains,
     PublishedMixed,
     PublishedPolicy,
@@ -137,21 +136,15 @@ def _decode(stored: Arrays, most_bytes: int) -> Published | PublishedTrial:
         return PublishedGains(gains, float(numbers(stored, "noise", least=0.0)), version)
     if kind == "trial":
         return _trial(stored, version)
-    if kind not in ("q", "softmax", "gaussian"):
+    if kind != "q":
         raise ValueError(f"its kind is {kind!r}; this loader does not know it")
     weights = numbers(stored, "weights", (-1, -1))
     check_features(stored, len(weights), most_bytes)
-    if kind == "q":
-        epsilon = float(numbers(stored, "epsilon", least=0.0, most=1.0))
-        order = numbers(stored, "preference", (len(weights),), "iu")
-        if not np.array_equal(np.sort(order), np.arange(len(weights))):
-            raise ValueError("preference must hold every action once")
-        return PublishedValues(weights, epsilon, tuple(order.tolist()), stored, version)
-    if kind == "gaussian":
-        numbers(stored, "sigma", least=0.0)
-        for name in ("action_lows", "action_highs"):
-            numbers(stored, name, (len(weights),))
-    return PublishedDraws(weights, stored, version)
+    epsilon = float(numbers(stored, "epsilon", least=0.0, most=1.0))
+    order = numbers(stored, "preference", (len(weights),), "iu")
+    if not np.array_equal(np.sort(order), np.arange(len(weights))):
+        raise ValueError("preference must hold every action once")
+    return PublishedValues(weights, epsilon, tuple(order.tolist()), stored, version)
 
 
 def _trial(stored: Arrays, version: int) -> PublishedTrial:

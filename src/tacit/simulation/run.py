@@ -131,11 +131,6 @@ def run(
     served, values, greedy_values = [0], list[float](), list[float]()
     spent = dict.fromkeys(("evaluate", "simulate", "learn"), 0.0)
 
-    def value_of(policy: Any) -> float:
-        if not isinstance(policy, PolicyMixture):
-            return float(world.value(policy))
-        return float(policy.weights @ [value_of(part) for part in policy.components])
-
     def published(policy: Any, greedy: Any) -> Any:
         """The policy that serves users now, in the world's labels; tells its and the other's value.
 
@@ -145,7 +140,9 @@ def run(
         own = [policy, greedy] if users_world is None else users_world.translated(policy, greedy)
         for kept, key, each in zip((values, greedy_values), keys, own, strict=True):
             if key is None or key not in known:
-                known[key] = value_of(each)
+                parts = each.components if isinstance(each, PolicyMixture) else (each,)
+                own_values = [float(world.value(part)) for part in parts]
+                known[key] = own_values[0] if len(parts) == 1 else float(each.weights @ own_values)
             kept.append(known[key])
         facts = name, world.name, seed, len(values) - 1, served[-1]
         found = values[-1], greedy_values[-1]

@@ -1,10 +1,10 @@
 """Learning from a log that is there already: learn from some users, judge by others.
 
 The users of a log come in two blocks. The first is learnt from: it yields policies between what
-people do today and the boldest that the evidence speaks for. The second, other users, judges them
-all in one release (:class:`~tacit.tabular.return_statistics.WeightedReturns`), together with what
-is done today; the one with the highest proven value is recommended if that is above today's. A user
-is in one block, so each has the whole budget and the guarantee is that of one release.
+people do today and the boldest that the evidence speaks for. The second, other users, judges how
+much better they all are in one release (:class:`~tacit.tabular.return_statistics.RobustGains`); the
+one with the highest proven gain is recommended if that is above zero. A user is in one block, so
+each has the whole budget and the guarantee is that of one release.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
@@ -38,9 +38,9 @@ from tacit.tabular.policy import Policy, uniform_policy
 from tacit.tabular.return_statistics import (
     ActionCounts,
     Interval,
-    WeightedReturns,
+    RobustGains,
+    fit_of,
     propensities,
-    value_intervals,
 )
 from tacit.tabular.spec import FiniteSpec
 
@@ -52,6 +52,8 @@ if TYPE_CHECKING:
 _MOMENTS = (1.1, 1.3, 1.7, 2.5, 5.0, 12.0)
 # Where behaviour is unknown, its share of the budget, and that of the failure probability.
 _COUNTED, _DOUBTED = 0.2, 0.2
+# Where it is known, the share for a check; a log that fits has a lower probability than this.
+_CHECKED, _MISFIT = 0.01, 1e-6
 # States times actions up to which a log's transitions are counted.
 FEW_CELLS = 500
 # Larger blocks are made part by part, where users are simulated.
@@ -107,11 +109,14 @@ class Recommendation:
     learnt: int  # how many users it was learnt from
     judged: int  # how many other users it was judged by
     behaviour: str  # "known", "logged" (propensities of every step), or "unknown"
+    fit: float | None = None  # chance that actions of this behaviour look as different; None: open
     guarantee: Guarantee | None = field(default=None, repr=False)  # for every user of the log
 
     @property
     def verdict(self) -> str:
         """In words."""
+        if self.fit is not None and self.fit < _MISFIT:
+            return "No recommendation: the log's users did not behave as it was said."
         sides = f"{self.gain} more than {self.today} today"
         if self.better:
             return f"Better than today with probability {self.confidence:g}: {sides}."
@@ -132,6 +137,7 @@ class Candidates:
 
     tables: Floats  # (K, F, S, A), their probabilities by phase
     moments: Floats  # (K,), second moments of an episode's weights, as predicted
+    bias: Floats  # (K,), how far the mean of what is measured may be from the gain
 
 
 @dataclass(frozen=True, eq=False)
@@ -142,6 +148,7 @@ class OfflineState:
     bounds: Floats  # upper bounds of them, by which returns are weighted
     learnt: Any = None  # what the first block taught; none before it
     judged: Candidates | None = None  # policies that the second block judged; none before it
+    fit: float | None = None  # of what was said of behaviour, where that was checked
     gains: tuple[Interval, ...] = ()  # of these policies
     today: Interval | None = None  # value of what is done today
 
@@ -169,9 +176,8 @@ class OfflineAlgorithm(FiniteAlgorithm[OfflineState]):
             raise InvalidArgument("schedule means nothing here: one block learns and one judges")
         if problem.users < 4:
             raise InvalidArgument(f"users must be >= 4 to learn and to judge, got {problem.users}")
-        spec, allowed = problem.spec, problem.spec.allowed
-        self.allowed = np.ones((spec.states, spec.actions), bool) if allowed is None else allowed
-        self.behaviour = _behaviour_table(spec, options.behaviour)
+        self.allowed = problem.spec.allowed
+        self.behaviour = _behaviour_table(problem.spec, options.behaviour)
         super().__init__(problem, options)
         share = self.judging if options.judged is None else options.judged
         judged = min(max(round(share * self.users), 2), self.users - 2)
@@ -208,16 +214,20 @@ class OfflineAlgorithm(FiniteAlgorithm[OfflineState]):
         """
         failure = 1.0 - self.options.confidence
         if state.learnt is None:
-            left = 1.0
-            if self.how != "known":
-                logged, doubted = self.how == "logged", _DOUBTED * failure
+            left, known = 1.0, self.how == "known"
+            if not known or len(self.behaviour) == 1:
+                share, doubted = _CHECKED if known else _COUNTED, _DOUBTED * failure
+                logged = self.how == "logged"
                 counts = ActionCounts(self.allowed, self.spec.horizon, logged=logged)
-                release = yield Query(counts, share=_COUNTED)
-                noise = float(np.max(release.std["counts"]))
-                found = propensities(release["counts"], noise, self.allowed, doubted)
-                behaviour, bounds = (table[np.newaxis] for table in found)
-                state = replace(state, behaviour=behaviour, bounds=bounds)
-                left -= _COUNTED
+                release = yield Query(counts, share=share)
+                noise, left = float(np.max(release.std["counts"])), left - share
+                if known:
+                    fit = fit_of(release["counts"], noise, self.allowed, self.behaviour[0])
+                    state = replace(state, fit=fit)
+                else:
+                    found = propensities(release["counts"], noise, self.allowed, doubted)
+                    behaviour, bounds = (table[np.newaxis] for table in found)
+                    state = replace(state, behaviour=behaviour, bounds=bounds)
             learnt = yield from _scaled(self.first_queries(state.behaviour), left)
             return replace(state, learnt=learnt)
         if self.how == "unknown":
@@ -229,44 +239,46 @@ class OfflineAlgorithm(FiniteAlgorithm[OfflineState]):
     def first_queries(self, behaviour: Floats) -> Queries[Any]:
         """Queries to the first block, under today's behaviour; returns what they taught."""
 
-    def judge(self, judged: Any, state: OfflineState, failure: float) -> Queries[list[Interval]]:
-        """Queries to the second block; returns intervals of all gains, and of today's value.
+    def judge(
+        self, judged: Candidates, state: OfflineState, failure: float
+    ) -> Queries[list[Interval]]:
+        """Query to the second block; returns intervals of all gains, and of today's value.
 
         Args:
-            judged: :class:`Candidates` of the plan.
+            judged: policies of the plan.
             state: what the first block taught.
             failure: how probable it may be that any interval is wrong.
         """
-        statistic = self._weighted(judged, state.bounds)
+        statistic, R = self.gains(judged, state.bounds), self.spec.most_return
         release = yield Query(statistic)
-        slack = slack_of(statistic, statistic.horizon, release.users)
-        *values, today = value_intervals(release, statistic, failure, slack)
-        return [*(_sum(value, today, -1.0) for value in values), today]
+        slack = slack_of(statistic, self.spec.horizon, release.users)
+        *gains, today = statistic.intervals(release, failure, slack)
+        found = list[Interval]()
+        for gain, bias in zip(gains, judged.bias, strict=True):
+            ends = np.clip([gain.low - bias, gain.high + bias], -R, R - today.low).tolist()
+            found.append(Interval(float(np.clip(gain.estimate, *ends)), *ends))
+        return [*found, today]
 
-    def _weighted(self, judged: Candidates, bounds: Floats) -> WeightedReturns:
-        """Query to the second block; today's policy comes last, and is never weighted."""
-        tables = judged.tables
-        bounds = np.broadcast_to(bounds, np.broadcast_shapes(bounds.shape, tables.shape[1:]))
-        ratios = np.divide(
-            tables, bounds, out=np.zeros((len(tables), *bounds.shape)), where=bounds > 0
-        )
-        ratios = np.concatenate([ratios, np.ones((1, *bounds.shape))])
-        R, n, K = self.spec.most_return, self.schedule.blocks[1], len(ratios)
+    def gains(self, judged: Any, bounds: Floats) -> RobustGains:
+        """Query to the second block: by paths, under upper bounds of today's probabilities."""
+        tables, R, n = judged.tables, self.spec.most_return, self.schedule.blocks[1]
+        shape, K = np.broadcast_shapes(bounds.shape, tables.shape[1:]), len(tables)
+        ratios = np.broadcast_to(tables, (K, *shape))
+        if self.how != "logged":  # where the statistic itself divides
+            ratios = np.divide(ratios, bounds, out=np.zeros((K, *shape)), where=bounds > 0)
         # Noise and range cost about (4 sqrt(2 K) / mu + 15) M / n, a return about R / sqrt(4 n).
         noise = 4.0 * math.sqrt(2.0 * K) / self.privacy.episode_mu + 15.0
-        usual = 4.0 * math.sqrt(n) / (2.0 * noise)
-        cuts = [max(1.5, usual * math.sqrt(moment)) for moment in judged.moments]
-        largest = ratios.reshape(K, ratios.shape[1], -1).max(axis=2)
-        steps = self.spec.horizon if ratios.shape[1] == 1 else 1
-        with np.errstate(over="ignore", divide="ignore"):
-            most = np.exp(np.minimum(steps * np.log(largest).sum(axis=1), 500.0))
-        most = R * np.clip(most, 1e-3, [*cuts, 1.0])
-        if self.how == "logged":
-            # The statistic itself divides, by what each step's probability was.
-            ratios[:-1] = np.broadcast_to(tables, ratios[:-1].shape)
-            most = R * np.array([*cuts, 1.0])
-            return WeightedReturns(ratios, most, R, self.spec.horizon, logged=K - 1)
-        return WeightedReturns(ratios, most, R, self.spec.horizon)
+        cuts = np.maximum(1.5, 2.0 * math.sqrt(n) / noise * np.sqrt(judged.moments))
+        if self.how != "logged":
+            steps = self.spec.horizon if shape[0] == 1 else 1
+            with np.errstate(divide="ignore"):
+                most = steps * np.log(ratios.max(axis=(2, 3))).sum(axis=1)
+            cuts = np.clip(np.expm1(np.minimum(most, 500.0)), 1e-3, cuts)
+        ranges = [[-R, R * cut] for cut in cuts] + [[-R * cut, R] for cut in cuts]
+        nothing, S = np.zeros((K, 1, shape[1], shape[2] + 1)), self.spec.states
+        ratios = np.concatenate([ratios, nothing[:, :, :, :1].repeat(shape[0], 1)], axis=3)
+        tables = ratios, np.zeros((K, 1, S)), nothing, np.array(ranges), R, self.spec.horizon
+        return RobustGains(*tables, paths=True, logged=self.how == "logged")
 
     # What follows.
 
@@ -286,9 +298,7 @@ class OfflineAlgorithm(FiniteAlgorithm[OfflineState]):
             return Plan(today, today)
         policies = self.policies(self, state)
         table = self._policy(policies.tilted(1e6)).table()
-        ties = np.where(table >= table.max(axis=2, keepdims=True) - 1e-12, 1.0, 0.0)
-        best = (ties * rng.random(table.shape)).argmax(axis=2)
-        greedy = self.named(Policy.deterministic(best, self.spec.actions))
+        greedy = self.named(self.best(np.round(table, 12), rng))
         found = self.recommendation(state)
         if found is None:
             return Plan(today, greedy, policies.candidates(rng))
@@ -300,7 +310,8 @@ class OfflineAlgorithm(FiniteAlgorithm[OfflineState]):
             return None
         best = max(range(len(state.gains)), key=lambda k: state.gains[k].low)
         bold = max(range(len(state.gains)), key=lambda k: state.gains[k].estimate)
-        new, better = self._policy(state.judged.tables[best]), state.gains[best].low > 0.0
+        fits = state.fit is None or state.fit >= _MISFIT
+        new, better = self._policy(state.judged.tables[best]), state.gains[best].low > 0.0 and fits
         promising = state.gains[bold].estimate > 0.0
         today = self._policy(state.behaviour)
         return Recommendation(
@@ -316,6 +327,7 @@ class OfflineAlgorithm(FiniteAlgorithm[OfflineState]):
             learnt=self.schedule.blocks[0],
             judged=self.schedule.blocks[1],
             behaviour=self.how,
+            fit=state.fit,
         )
 
     def _policy(self, table: Floats) -> Policy:
@@ -369,7 +381,8 @@ class TiltedPolicies(ABC):
             if not betas or 10.0**low > 1.05 * betas[-1]:
                 betas.append(10.0**low)
         tables = np.stack([self.tilted(beta) for beta in betas])
-        return Candidates(tables, np.array([*map(self.moment, tables)]))
+        moments = np.array([*map(self.moment, tables)])
+        return Candidates(tables, moments, np.zeros(len(tables)))
 
 
 class PlannedPolicies(TiltedPolicies):
@@ -383,9 +396,11 @@ class PlannedPolicies(TiltedPolicies):
     def expected(self, step: int, after: Floats) -> Floats:
         """Expected values one step later, (S, A), in the model."""
 
-    def _today_at(self, step: int) -> Floats:
-        today: Floats = self.behaviour[min(step, len(self.behaviour) - 1)]
-        return today
+    @cached_property
+    def _today(self) -> Floats:
+        """Today's probabilities, (H, S, A)."""
+        rows: Floats = np.broadcast_to(self.behaviour, (self.spec.horizon, *self.allowed.shape))
+        return rows
 
     def tilted(self, beta: float) -> Floats:
         """The best policy at a price of R / beta for each unit of relative entropy, (H, S, A)."""
@@ -396,7 +411,7 @@ class PlannedPolicies(TiltedPolicies):
         for h in range(H - 1, -1, -1):
             left = min(R, (H - h) * max(self.spec.reward_values))
             values = self.lower_values(h, after, left)
-            b = self._today_at(h)
+            b = self._today[h]
             table[h] = self.tilt(values, beta)[min(h, len(self.behaviour) - 1)]
             # The value less its price.
             ratio = np.divide(table[h], b, out=np.ones_like(b), where=table[h] > 0)
@@ -409,7 +424,7 @@ class PlannedPolicies(TiltedPolicies):
         """In the model, from its first states on, or the worst of them if those are not known."""
         after = np.ones(self.spec.states)
         for h in range(self.spec.horizon - 1, -1, -1):
-            b = self._today_at(h)
+            b = self._today[h]
             square = np.divide(table[h] ** 2, b, out=np.zeros_like(b), where=b > 0)
             after = np.minimum((square * self.expected(h, after)).sum(axis=1), 1e100)
         start = self.spec.start
@@ -452,19 +467,21 @@ def learn_offline(
     episodes: Episodes,
     spec: FiniteSpec,
     privacy: Privacy,
-    behaviour: Policy | Literal["uniform", "unknown"] | ArrayLike,
+    behaviour: Policy | Literal["uniform", "logged", "unknown"] | ArrayLike,
     *,
     agent: Callable[..., Agent] | None = None,
     confidence: float = 0.95,
     seed: int = 0,
     noise_seed: int | None = None,
     store: Store | FilePath = "",
+    name: str = "run",
 ) -> Recommendation:
     """Learns a policy from a log, and says whether it is better than what the log's users got.
 
     Most users, drawn by a public seed, are learnt from, the others judge. Somebody with
     several episodes is in one half, and judges with her first one, since intervals are about
-    people who are independent. All users pay the whole budget once.
+    people who are independent. All users pay the whole budget once: a run that its store has is
+    asked no more, and tells what it found.
 
     Args:
         episodes: the log; with ``user_ids`` where users have several episodes.
@@ -472,7 +489,8 @@ def learn_offline(
         privacy: JointDP with delta > 0, or NonPrivate.
         behaviour: what the users of the log were served: a policy, ``"uniform"`` over what states
             allow, or ``"unknown"``; or propensities (users, H), the probability with which every
-            step's action was chosen, where the log has them.
+            step's action was chosen, or ``"logged"`` for those of the episodes. A policy that is
+            the same at all steps is checked: one that does not fit the log is no recommendation.
         agent: ``tacit.PessimisticVI`` (the default where states are few),
             ``tacit.PessimisticImprovement`` (where they are many), or for specs of linear MDPs
             ``tacit.PessimisticLSVI``.
@@ -480,6 +498,7 @@ def learn_offline(
         seed: of the split and of ties; public.
         noise_seed: reproducible noise, for simulations only: it protects no user.
         store: Where the run and what was spent are kept: a store, a file, a URL, or memory.
+        name: of the run in its store.
 
     >>> import tacit
     >>> world = tacit.tabular.random_mdp(states=5, actions=3, horizon=3, seed=1)
@@ -500,11 +519,15 @@ def learn_offline(
     elif not getattr(learner, "offline", False):
         raise InvalidArgument(f"agent must be one that learns from logs, got {agent!r}")
     seed = whole_number("seed", seed, least=0)
-    propensities = None
-    if not isinstance(behaviour, (Policy, str)):
-        propensities = as_numbers("behaviour", behaviour)
-        require_shape("behaviour", propensities, episodes.actions.shape)
-        behaviour = "logged"
+    given: Any = (
+        episodes.propensities if isinstance(behaviour, str) and behaviour == "logged" else behaviour
+    )
+    if given is None:
+        raise InvalidArgument("behaviour is 'logged', but these episodes have no propensities")
+    logged = None
+    if not isinstance(given, (Policy, str)):
+        logged, behaviour = as_numbers("behaviour", given), "logged"
+        require_shape("behaviour", logged, episodes.actions.shape)
     most = getattr(privacy, "episodes_per_user", 0) or episodes.users
     learnt, judges = _split(episodes, np.random.default_rng([seed, 5]), learner.judging, most)
     rows = np.concatenate([learnt, judges])
@@ -518,12 +541,13 @@ def learn_offline(
         seed=seed,
         noise_seed=noise_seed,
         store=store,
+        name=name,
     )
-    for part in (learnt, judges):
+    for part in (learnt, judges)[made.releases :]:
         taken = episodes.take(part)
         data = taken.block()
-        if propensities is not None:
-            data = Block(data.users, {**data.arrays, "propensities": propensities[part]})
+        if logged is not None:
+            data = Block(data.users, {**data.arrays, "propensities": logged[part]})
         if refused := made.learn(data, taken.user_ids).refused:
             raise BudgetExceeded(f"{refused} of these users have spent their budgets in this store")
     algorithm: Any = made.algorithm

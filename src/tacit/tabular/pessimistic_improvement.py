@@ -48,7 +48,7 @@ class PessimisticImprovement(OfflineAlgorithm):
     Private statistics: :class:`~tacit.tabular.return_statistics.ReturnSums` of the first block,
     twice (values, then advantages), after
     :class:`~tacit.tabular.return_statistics.ActionCounts` where today's behaviour is unknown;
-    :class:`~tacit.tabular.return_statistics.WeightedReturns` of the second.
+    :class:`~tacit.tabular.return_statistics.RobustGains` of the second.
 
     Guarantee: that of its curator; see ``guarantee``. Users are in one of the two blocks.
 

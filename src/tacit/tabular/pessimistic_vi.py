@@ -16,12 +16,10 @@ from tacit.tabular.offline import (
     Candidates,
     OfflineAlgorithm,
     OfflineOptions,
-    OfflineState,
     PlannedPolicies,
-    slack_of,
 )
 from tacit.tabular.policy import Policy, row_of
-from tacit.tabular.return_statistics import ActionCounts, Interval, RobustGains
+from tacit.tabular.return_statistics import ActionCounts, RobustGains
 from tacit.tabular.visits import VisitCounts
 from tacit.tabular.world import simulate
 
@@ -60,8 +58,7 @@ class RobustCandidates(Candidates):
     weights: Floats  # (K, H, S, A + 1); see RobustGains
     values: Floats  # (K, H + 1, S)
     q_values: Floats  # (K, H, S, A + 1)
-    most: Floats  # (K,)
-    bias: Floats  # (K,), how far the mean of what is measured may be from the gain
+    most: Floats  # (K,), where numbers are cut
 
 
 class CountPolicies(PlannedPolicies):
@@ -120,20 +117,14 @@ class CountPolicies(PlannedPolicies):
         parts = [self._judge(table, P, r) for table in tables]
         weights, values, q_values = (np.stack(part) for part in zip(*parts, strict=True))
         R = self.spec.most_return
-        gains = RobustGains(weights, values, q_values, np.full(len(tables), 1e6 * R), R)
+        ranges = np.tile([-1e6 * R, 1e6 * R], (len(tables), 1))
+        gains = RobustGains(weights, values, q_values, ranges, R, self.spec.horizon)
         most, beyond = self._cut(gains, rng)
         drawn = [self._bias(gains, tables, rng) for _ in range(_WORLDS)]
         # Twice the root of the mean square: a bias that draws show on one side may be on the other.
         bias = 2.0 * np.sqrt(np.mean(np.square(drawn), axis=0)) + beyond
         moments = np.array([*map(self.moment, tables)])
-        return RobustCandidates(tables, moments, weights, values, q_values, most, bias)
-
-    @cached_property
-    def _today(self) -> Floats:
-        """Today's probabilities, (H, S, A)."""
-        H, b = self.spec.horizon, self.behaviour
-        table: Floats = b[row_of(np.arange(H), H, len(b))]
-        return table
+        return RobustCandidates(tables, moments, bias, weights, values, q_values, most)
 
     @cached_property
     def _start(self) -> Floats:
@@ -157,14 +148,14 @@ class CountPolicies(PlannedPolicies):
         rewards = np.stack([1.0 - r, r], axis=-1)[rows]
         model = FiniteModel(P[rows], rewards, np.array([0.0, 1.0]), self._start, H)
         users: Any = simulate(model, Policy.stochastic(self._today), _USERS, rng, "episodes")
-        y = gains.vectors(users.block())[:, : len(gains.most)]
-        sizes = np.abs(2.0 * y) * gains.most
+        y, K = gains.vectors(users.block()), len(gains.ranges)
+        sizes = np.abs(y[:, :K]) * (gains.ranges[:, 1] - gains.ranges[:, 0])
         # Noise costs about 4 sqrt(K) M / (n mu); what is cut off costs its mean.
         n, mu = self.algorithm.schedule.blocks[1], self.algorithm.privacy.episode_mu
         tried = 1.1 * np.quantile(sizes, (0.99, 0.999, 0.9999, 1.0), axis=0) + 1e-3
         lost = 2.0 * np.maximum(sizes - tried[:, np.newaxis], 0.0).mean(axis=1)
-        cost = tried * (4.0 * math.sqrt(len(gains.most)) / mu + 15.0) / n + lost
-        best, column = cost.argmin(axis=0), np.arange(len(gains.most))
+        cost = tried * (4.0 * math.sqrt(K) / mu + 15.0) / n + lost
+        best, column = cost.argmin(axis=0), np.arange(K)
         return tried[best, column], lost[best, column]
 
     def _bias(self, gains: RobustGains, tables: Floats, rng: np.random.Generator) -> Floats:
@@ -275,21 +266,8 @@ class PessimisticVI(OfflineAlgorithm):
             float(np.max(release.std["rewards"])),
         )
 
-    def judge(self, judged: Any, state: OfflineState, failure: float) -> Queries[list[Interval]]:
-        """Gains by the model and its residuals, in one release.
-
-        Args:
-            judged: :class:`RobustCandidates`.
-            state: not used.
-            failure: how probable it may be that any interval is wrong.
-        """
+    def gains(self, judged: Any, bounds: Floats) -> RobustGains:
+        """Query to the second block: by the model and what it missed."""
         model = judged.weights, judged.values, judged.q_values
-        statistic = RobustGains(*model, judged.most, self.spec.most_return)
-        release = yield Query(statistic)
-        slack = slack_of(statistic, self.spec.horizon, release.users)
-        *gains, today = statistic.intervals(release, failure, slack)
-        R, found = self.spec.most_return, list[Interval]()
-        for gain, bias in zip(gains, judged.bias, strict=True):
-            ends = np.clip([gain.low - bias, gain.high + bias], -R, R - today.low).tolist()
-            found.append(Interval(float(np.clip(gain.estimate, *ends)), *ends))
-        return [*found, today]
+        ranges = np.stack([-judged.most, judged.most], axis=1)
+        return RobustGains(*model, ranges, self.spec.most_return, self.spec.horizon)

@@ -334,7 +334,7 @@ AnyPolicy = Policy | MixedPolicy
 
 def uniform_policy(spec: FiniteSpec) -> Policy:
     """All actions that a state allows with the same probability."""
-    if spec.admissible is None or spec.allowed is None:
+    if spec.admissible is None:
         return Policy.uniform(spec.horizon, spec.states, spec.actions)
     rows = spec.allowed / spec.allowed.sum(axis=1, keepdims=True)
     return Policy.stochastic(np.broadcast_to(rows, (spec.horizon, *rows.shape)))

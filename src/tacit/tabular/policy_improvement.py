@@ -295,8 +295,7 @@ class PolicyImprovement(FiniteAlgorithm[ImprovementState]):
             raise InvalidArgument(
                 f"privacy must be JointDP with delta > 0, or NonPrivate, got {problem.privacy!r}"
             )
-        allowed = spec.allowed
-        self.allowed = np.ones((spec.states, spec.actions), bool) if allowed is None else allowed
+        self.allowed = spec.allowed
         self.estimator = ReturnEstimator(spec, self.allowed, problem.privacy)
         super().__init__(problem, options)
 

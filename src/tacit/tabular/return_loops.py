@@ -70,99 +70,59 @@ def sum_returns(
 
 
 @compiled
-def weigh_returns(
-    states: Ints,
-    actions: Ints,
-    rewards: Floats,
-    chances: Floats,
-    logged: int,
-    ratios: Floats,
-    most: Floats,
-    largest: float,
-    sums: Floats,
-    spreads: Floats,
-) -> None:
-    """Adds users to their rows of ``sums`` and ``spreads``, (users, K, 2).
-
-    See :class:`WeightedReturns`.
-    """
-    users, horizon = actions.shape
-    policies, last, n_states, n_actions = ratios.shape
-    last -= 1
-    weights, gained = np.zeros(policies), np.zeros(policies)
-    for user in range(users):
-        weights[:] = 1.0
-        gained[:] = 0.0
-        left, steps = largest, 0
-        for step in range(horizon):
-            state, action = states[user, step], actions[user, step]
-            after, reward = states[user, step + 1], rewards[user, step]
-            if state < 0 or state >= n_states or after < 0 or after >= n_states:
-                break
-            if action < 0 or action >= n_actions or np.isnan(reward):
-                break
-            chance = chances[user, step] if logged > 0 else 1.0
-            if np.isnan(chance) or chance <= 0.0:
-                break
-            steps += 1
-            reward = min(reward, left)
-            left -= reward
-            for k in range(policies):
-                ratio = ratios[k, min(step, last), state, action]
-                if k < logged:
-                    ratio /= chance
-                # Cut before it is multiplied: 0 times an infinite ratio is no number.
-                weights[k] = min(weights[k] * min(ratio, 1e200), 1e200)
-                gained[k] += weights[k] * reward
-        if steps == 0:
-            continue
-        for k in range(policies):
-            for side in range(2):
-                got = gained[k] if side == 0 else weights[k] * left
-                x = min(got / most[k], 1.0)
-                sums[user, k, side] = x
-                spreads[user, k, side] = x * (1.0 - x)
-
-
-@compiled
 def robust_gains(
     states: Ints,
     actions: Ints,
     rewards: Floats,
+    chances: Floats,
     weights: Floats,
     values: Floats,
     q_values: Floats,
-    most: Floats,
     largest: float,
-    sums: Floats,
+    paths: bool,
+    logged: bool,
+    found: Floats,
 ) -> None:
-    """Sets users' rows of ``sums``, (users, K + 1); see :class:`RobustGains`."""
+    """Sets users' rows of ``found``, (users, K + 1 or 2 K + 1); see :class:`RobustGains`."""
     users, horizon = actions.shape
-    policies, _, n_states, none = weights.shape
-    none -= 1  # the column of an action that is none
-    found = np.zeros(policies)
+    policies, last, n_states, none = weights.shape
+    of_values, of_q = values.shape[1] - 1, q_values.shape[1] - 1
+    last, none = last - 1, none - 1  # the column of an action that is none
+    product = np.ones(policies)
     for user in range(users):
         gained, going = 0.0, 0 <= states[user, 0] < n_states
+        if not going:
+            continue
+        product[:] = 1.0
         for k in range(policies):
-            found[k] = values[k, 0, states[user, 0]] if going else 0.0
+            found[user, k] = values[k, 0, states[user, 0]]
         step = 0
         while going and step < horizon:
             state, action = states[user, step], actions[user, step]
             after, reward = states[user, step + 1], rewards[user, step]
+            chance = chances[user, step] if logged else 1.0
             if action < 0 or action >= none:
                 action = none
             going = action < none and 0 <= after < n_states and not np.isnan(reward)
+            going = going and chance > 0.0  # which no NaN is
             if going:
+                reward = min(reward, largest - gained)
                 gained += reward
             for k in range(policies):
-                ahead = reward + values[k, step + 1, after] if going else 0.0
-                missed = ahead - q_values[k, step, state, action]
-                found[k] += weights[k, step, state, action] * missed
+                weight = weights[k, min(step, last), state, action]
+                if paths and going:
+                    # Cut before it is multiplied: 0 times an infinite ratio is no number.
+                    product[k] = min(product[k] * min(weight / chance, 1e200), 1e200)
+                    weight = product[k]
+                ahead = reward + values[k, min(step + 1, of_values), after] if going else 0.0
+                missed = ahead - q_values[k, min(step, of_q), state, action]
+                found[user, k] += weight * missed
             step += 1
         for k in range(policies):
-            v = min(max(found[k] - gained, -most[k]), most[k])
-            sums[user, k] = 0.0 if np.isnan(v) else v / (2.0 * most[k])
-        sums[user, policies] = min(gained / largest, 1.0)
+            found[user, k] -= gained
+            if paths:
+                found[user, policies + k] = (1.0 - product[k]) * (largest - gained)
+        found[user, found.shape[1] - 1] = gained
 
 
 @compiled

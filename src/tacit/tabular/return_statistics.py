@@ -1,6 +1,6 @@
-"""Statistics of returns after a cell, of weighted returns, and of the actions in a log.
+"""Statistics of returns after a cell, of gains over what people did, and of actions in a log.
 
-Bounds of :func:`mean_bounds`: x is one of the numbers in [0, 1] of :class:`WeightedReturns`, n
+Bounds of :func:`mean_bounds`: x is one of the numbers in [0, 1] of :class:`RobustGains`, n
 users are independent, and the release has sums A of x and B of x (1 - x), with Gaussian noise of
 known deviations. With probability 1 - f the mean of x is at least
 
@@ -21,7 +21,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import betaincinv, ndtri
+from scipy.special import betaincinv, ndtr, ndtri
 
 from tacit.privacy.budget import Relation
 from tacit.privacy.curator import Release
@@ -58,8 +58,7 @@ class ReturnSums(LoopSums):
           b^2), so |x - y|^2 <= 2 L^2 + 2 min(L^2, j b^2). Their visits differ in at most
           min(2 (k - j), C - j) cells. So L2^2 = max over j = 0..k of 2 L^2 + 2 min(L^2, j
           b^2) + w^2 min(2 (k - j), C - j) for replace-one, attained by opposite entries in common
-          cells; and L^2 + w^2 k against zero. In the 1-norm, |x| <= m = min(sqrt(k) L, k b): L1 = 2
-          m + w min(2 k, C), and m + w k.
+          cells; and L^2 + w^2 k against zero.
     """
 
     cells: Ints
@@ -127,14 +126,6 @@ class ReturnSums(LoopSums):
         )
         return math.sqrt(2.0 * L2 + apart)
 
-    def l1(self, relation: Relation) -> float:
-        """L1 sensitivity; the class has the proof."""
-        k = self._kept
-        longest = min(math.sqrt(k) * self._longest, k * self.most)
-        if relation is Relation.ZERO_OUT:
-            return longest + self.weight * k
-        return 2.0 * longest + self.weight * min(2 * k, self.size)
-
     def monitored(self, release: Any) -> dict[str, tuple[Floats, Floats]]:
         """First visits of each state, where they are asked for."""
         if self.weight == 0.0:
@@ -172,178 +163,123 @@ SPREAD_WEIGHT = 3.3
 
 
 @dataclass(frozen=True, eq=False)
-class WeightedReturns(Statistic):
-    """Weighted returns of K policies and what they miss, cut, with how much both vary.
-
-    Reads ``states`` (users, H + 1), ``actions`` and ``rewards`` (users, H). ``ratios`` (K, 1 or H,
-    S, A) say how much likelier an action is under a policy than it was in the log; w_t is the
-    product of the ratios of steps 0 to t. Ratios of the first ``logged`` policies are divided by
-    ``propensities`` (users, H), in (0, 1], what a log says of its own steps. An episode ends at its
-    first step with an invalid state, action, reward or propensity, and is worth nothing from there
-    on, whatever the policy. Rewards are cut to [0, 1], and together to R = ``largest``. With the
-    return G and the last weight w, a user has for policy k
-
-        v = min(sum_t w_t r_t, M)  and  u = min(w (R - G), M),    M = ``most[k]``,
-
-    and x = v / M, y = u / M in [0, 1]. Parts: ``sums`` (K, 2), of x and y; ``spreads`` (K, 2), of
-    x (1 - x) and y (1 - y), with weight W: the variance of x over users is m (1 - m) less the mean
-    spread, where m is the mean. Users without a valid step, and those who do not count, have
-    v = u = 0.
-
-    Why both: if ratios are at most what they should be, the mean of v is at most the policy's
-    value and the mean of u at most R less that, whatever M is: cutting only lowers what is >= 0.
-
-    Formal guarantees:
-        - Sensitivity: Two users with x, x' and d = |x - x'|, s = |x + x' - 1| <= 1 - d differ in
-          this pair by d^2 + W^2 d^2 s^2 <= (1 - s)^2 (1 + W^2 s^2), which is at most 1 while
-          W^2 <= min over s of (2 - s) / (s (1 - s)^2) = 11.08. Zero is the user x = 0. So
-          L2 = sqrt(2 K) for both relations: replace-one is attained by two users with large
-          weights, one of whom got R and the other nothing; zero-out by one with v = M where u is
-          also M, with half of R and large weights.
-    """
-
-    ratios: Floats
-    most: Floats
-    largest: float
-    horizon: int
-    logged: int = 0
-
-    def __post_init__(self) -> None:
-        ratios = np.ascontiguousarray(self.ratios, dtype=np.float64)
-        most = np.array(self.most, dtype=np.float64)
-        if ratios.ndim != 4 or ratios.shape[1] not in (1, self.horizon) or ratios.size == 0:
-            raise InvalidArgument(
-                f"ratios must have shape (K, 1 or {self.horizon}, S, A), got {ratios.shape}"
-            )
-        if not (np.isfinite(ratios) & (ratios >= 0)).all():
-            raise InvalidArgument("ratios must be finite and >= 0")
-        if most.shape != ratios.shape[:1] or not (np.isfinite(most) & (most > 0)).all():
-            raise InvalidArgument(f"most must be {len(ratios)} numbers > 0, got {most!r}")
-        positive("largest", self.largest)
-        settle(self, name="weighted returns", ratios=ratios, most=most)
-
-    @property
-    def policies(self) -> int:
-        """K."""
-        return len(self.ratios)
-
-    @cached_property
-    def layout(self) -> Layout:
-        """``sums`` and ``spreads``."""
-        shape = (self.policies, 2)
-        return Layout((Part("sums", shape), Part("spreads", shape, weight=SPREAD_WEIGHT)))
-
-    def l2(self, relation: Relation) -> float:
-        """L2 sensitivity; the class has the proof."""
-        return math.sqrt(2.0 * self.policies)
-
-    def vectors(self, block: Block) -> Floats:
-        """One row per user; her propensities divide, so users are summed one by one."""
-        from tacit.tabular.return_loops import weigh_returns
-
-        follows = np.zeros(self.ratios.shape[2:], dtype=np.int64)
-        steps = StepColumns(self.horizon, follows).read(block)
-        chances = np.ones((1, 1))
-        if self.logged:
-            chances = read_rewards(block, "propensities", steps[1].shape)
-        sums, spreads = np.zeros((2, block.users, self.policies, 2))
-        K, R = self.logged, self.largest
-        weigh_returns(*steps[:3], chances, K, self.ratios, self.most, R, sums, spreads)
-        return self.layout.pack({"sums": sums, "spreads": spreads}, users=block.users)
-
-
-@dataclass(frozen=True, eq=False)
 class RobustGains(Statistic):
-    """How much better K policies are than what people did, by a model and what it missed.
+    """How much better K policies are than what people did: paired, by a model and what it missed.
 
-    Reads ``states`` (users, H + 1), ``actions`` and ``rewards`` (users, H). Let V and Q be
-    a model's values of a policy, and w_t(s, a) how much likelier the policy is to be in a cell at
-    step t than people were, by the same model: any tables. A user's number for the policy is
+    Reads ``states`` (users, H + 1), ``actions`` and ``rewards`` (users, H). Let V and Q be a
+    model's values of a policy (any tables), and w_t how much likelier she was to come to step t,
+    and to act as she did, under the policy. A user's number for it is
 
-        v = V_0(s_0) + sum_t [w_t(s_t, a_t) (r_t + V_{t+1}(s_{t+1}) - Q_t(s_t, a_t)) - r_t],
+        v = V_0(s_0) + sum_t [w_t (r_t + V_{t+1}(s_{t+1}) - Q_t(s_t, a_t)) - r_t],
 
-    cut to [-M, M], M = ``most[k]``. An episode ends at its first step with an invalid action, next
-    state or reward; there r + V = 0, and an invalid action has the last column of w and Q, which
-    are those of its state. Without a valid first state v = 0. If the world
-    is Markov, the mean of v before the cut is the policy's gain where the model's values are right,
-    or its weights are: an error needs errors in both (doubly robust; Kallus and Uehara, 2020).
-    Parts: ``sums`` (K + 1,) of y = v / (2 M), and of x = G / R at the end, G being the return and
-    R = ``largest``; ``squares`` (K + 1,) of y^2, and of x (1 - x), with weight W.
+    cut to a range with 0 in it. Tables have a row for each step, or one for all. An episode ends at
+    its first step with an invalid action, next state or reward; there r + V = 0, and an invalid
+    action has the last column of ``weights`` and Q. Without a valid first state v = 0.
+
+    - *By a model*, w_t is ``weights`` at (s_t, a_t), of its occupancies. In a Markov world the mean
+      of v before the cut is the gain if the model's values are right, or its weights are: an error
+      needs errors in both (doubly robust; Kallus and Uehara, 2020).
+    - *By paths*, w_t is the product of ``weights`` up to step t, probabilities under the policy
+      over those in the log, and V = Q = 0. With ``logged`` they are divided by ``propensities``
+      (users, H), in (0, 1], what a log says of its own steps, and one that is none ends the
+      episode. There are K numbers more, v = (1 - w)(R - G) with the last weight, the return G and
+      R = ``largest``: by what is missed, the mean is the gain again. No model is needed: if weights
+      are at most what they should be, the mean of the first is at most the gain, and that of the
+      second at least, and cutting them above -R, and below R, only adds to that.
+
+    Parts: ``sums`` of y = v / (high - low), and of G / R at the end; ``spreads`` of how much less
+    x (1 - x) is than where v = 0, with weight W, where x = y + x_0 is in [0, 1].
 
     Formal guarantees:
-        - Sensitivity: For y, y' in [-1/2, 1/2], d = |y - y'| and s = |y + y'| have d + s <= 1, so
-          d^2 + W^2 d^2 s^2 <= 1 as of :class:`WeightedReturns`, whose proof is that of the last
-          pair, too: L2 = sqrt(K + 1) for replace-one. Against zero a pair has at most 1/4 + W^2 /
-          16, the last one 1: L2^2 = K (1/4 + W^2 / 16) + 1.
+        - Sensitivity: Let x, x' have d = |x - x'| and s = |x + x' - 1| <= 1 - d. In this pair users
+          differ by d^2 + W^2 d^2 s^2 <= (1 - s)^2 (1 + W^2 s^2), at most 1 while W^2 <= min over s
+          of (2 - s) / (s (1 - s)^2) = 11.08. Zero is a user with v = 0. So for n numbers and
+          returns L2 = sqrt(n + 1), for both relations.
     """
 
     weights: Floats
     values: Floats
     q_values: Floats
-    most: Floats
+    ranges: Floats  # (K, 2), or (2 K, 2) by paths
     largest: float
+    horizon: int
+    paths: bool = False
+    logged: bool = False
 
     def __post_init__(self) -> None:
-        names = "weights", "values", "q_values", "most"
+        names = "weights", "values", "q_values", "ranges"
         held = {n: np.ascontiguousarray(getattr(self, n), dtype=np.float64) for n in names}
-        w, values, q, most = held.values()
-        if (
-            w.ndim != 4
-            or q.shape != w.shape
-            or values.shape != (len(w), w.shape[1] + 1, w.shape[2])
-        ):
+        w, values, q, ranges = held.values()
+        shapes = (len(w), w.shape[2], w.shape[3]), (len(q), q.shape[2], q.shape[3])
+        if shapes[0] != shapes[1] or values.shape[::2] != w.shape[:3:2]:
             raise InvalidArgument("weights, q_values: (K, H, S, A + 1); values: (K, H + 1, S)")
-        if not all(np.isfinite(array).all() for array in held.values()):
-            raise InvalidArgument("weights and values must be finite")
-        if most.shape != (len(w),) or not (most > 0).all():
-            raise InvalidArgument(f"most must be {len(w)} numbers > 0, got {most!r}")
+        if not all(np.isfinite(array).all() for array in held.values()) or (w < 0).any():
+            raise InvalidArgument("weights must be >= 0, and all of it finite")
+        low, high = np.broadcast_to(ranges, (len(w) * (1 + self.paths), 2)).T
+        if not ((low <= 0) & (high >= 0) & (low < high)).all():
+            raise InvalidArgument(f"ranges must have 0 in them, got {ranges!r}")
         positive("largest", self.largest)
-        settle(self, name="gains by a model and its residuals", **held)
+        settle(self, name="gains over what people did", **held)
+
+    @cached_property
+    def _ends(self) -> tuple[Floats, Floats]:
+        """Lengths of ranges, that of returns last, and where 0 is in them."""
+        low, high = np.append(self.ranges, [[0.0, self.largest]], axis=0).T
+        return high - low, -low / (high - low)
 
     @cached_property
     def layout(self) -> Layout:
-        """``sums`` and ``squares``."""
-        size = (len(self.most) + 1,)
-        return Layout((Part("sums", size), Part("squares", size, weight=SPREAD_WEIGHT)))
+        """``sums`` and ``spreads``."""
+        size = (len(self.ranges) + 1,)
+        return Layout((Part("sums", size), Part("spreads", size, weight=SPREAD_WEIGHT)))
 
     def l2(self, relation: Relation) -> float:
         """L2 sensitivity; the class has the proof."""
-        zero_out = relation is Relation.ZERO_OUT
-        each = 0.25 + SPREAD_WEIGHT**2 / 16.0 if zero_out else 1.0
-        return math.sqrt(len(self.most) * each + 1.0)
+        return math.sqrt(len(self.ranges) + 1.0)
 
     def vectors(self, block: Block) -> Floats:
-        """One row per user."""
+        """One row per user; her propensities divide, so users are summed one by one."""
         from tacit.tabular.return_loops import robust_gains
 
-        _, horizon, states, cells = self.weights.shape
+        _, _, states, cells = self.weights.shape
         follows = np.zeros((states, cells - 1), dtype=np.int64)
-        steps = StepColumns(horizon, follows).read(block)[:3]
-        y = np.zeros((block.users, len(self.most) + 1))
-        robust_gains(*steps, self.weights, self.values, self.q_values, self.most, self.largest, y)
-        squares = y**2
-        squares[:, -1] = y[:, -1] - squares[:, -1]
-        return self.layout.pack({"sums": y, "squares": squares}, users=block.users)
+        steps, chances = StepColumns(self.horizon, follows).read(block), np.ones((1, 1))
+        if self.logged:
+            chances = read_rewards(block, "propensities", steps[1].shape)
+        (lengths, zero), found = self._ends, np.zeros((block.users, len(self.ranges) + 1))
+        how = (self.largest, self.paths, self.logged)
+        robust_gains(*steps[:3], chances, self.weights, self.values, self.q_values, *how, found)
+        # What overflows is cut like the rest; what is no number counts as 0.
+        with np.errstate(over="ignore"):
+            y = np.clip(np.nan_to_num(found) / lengths, -zero, 1.0 - zero)
+        x = y + zero
+        spreads = zero * (1.0 - zero) - x * (1.0 - x)
+        return self.layout.pack({"sums": y, "spreads": spreads}, users=block.users)
 
     def intervals(self, release: Release, failure: float, slack: float = 0.0) -> list[Interval]:
-        """Intervals of the mean of v for each policy, and at the end of the mean of G.
+        """Intervals of each policy's gain, and at the end of the mean of G; all at once.
 
         Args:
             release: of this statistic.
             failure: how probable it may be that any of them is wrong.
             slack: how far sums can be from what they are of, by rounding.
+
+        By paths the estimate is the noisy mean of what was not cut, so on average at most the gain.
         """
-        noise = float(np.max(release.std["sums"])), float(np.max(release.std["squares"]))
-        n, sums, spreads = release.users, release["sums"].copy(), release["squares"].copy()
-        # Of x = y + 1/2, and x (1 - x) = 1/4 - y^2.
-        sums[:-1], spreads[:-1] = sums[:-1] + n / 2.0, n / 4.0 - spreads[:-1]
-        each = failure / (2.0 * len(sums))
+        noise = float(np.max(release.std["sums"])), float(np.max(release.std["spreads"]))
+        K, n, (lengths, zero) = len(self.weights), release.users, self._ends
+        sums = release["sums"] + n * zero
+        spreads = n * zero * (1.0 - zero) - release["spreads"]
+        each = failure / (2.0 * (K + 1))
         low = mean_bounds(sums, spreads, noise, n, each, slack)
         high = 1.0 - mean_bounds(n - sums, spreads, noise, n, each, slack)
-        means = np.clip(sums / max(n, 1), low, np.maximum(low, high))
-        scale, shift = np.append(2.0 * self.most, self.largest), np.append(self.most, 0.0)
-        ends = (scale * each - shift for each in (means, low, np.maximum(low, high)))
-        return [Interval(*map(float, three)) for three in zip(*ends, strict=True)]
+        ends = [lengths * (end - zero) for end in (sums / max(n, 1), low, high)]
+        if self.paths:
+            firsts, seconds = [*range(K), 2 * K], [*range(K, 2 * K + 1)]
+            ends = [ends[0][firsts], ends[1][firsts], ends[2][seconds]]
+        means, low, high = ends[0], ends[1], np.maximum(ends[1], ends[2])
+        made = zip(np.clip(means, low, high), low, high, strict=True)
+        return [Interval(*map(float, three)) for three in made]
 
 
 @dataclass(frozen=True)
@@ -406,34 +342,6 @@ def mean_bounds(
     return positive
 
 
-def value_intervals(
-    release: Release, statistic: WeightedReturns, failure: float, slack: float = 0.0
-) -> list[Interval]:
-    """Intervals of all K policies, which hold all at once with probability 1 - ``failure``.
-
-    Args:
-        release: of the statistic.
-        statistic: weighted returns of K policies.
-        failure: how probable a wrong interval may be.
-        slack: how far sums can be from what they are of, by rounding.
-
-    The lower end is the bound of what a policy gets, the upper end R less that of what it misses;
-    each of the 2 K bounds may fail with its share of ``failure``. The estimate is the noisy mean of
-    what was not cut, so on average at most the value.
-    """
-    noise = float(np.max(release.std["sums"])), float(np.max(release.std["spreads"]))
-    each = failure / (2.0 * statistic.policies)
-    sums, R = release["sums"], statistic.largest
-    bounds = mean_bounds(sums, release["spreads"], noise, release.users, each, slack)
-    ends = bounds * statistic.most[:, np.newaxis]
-    means = sums * statistic.most[:, np.newaxis] / max(release.users, 1)
-    found = []
-    for got, (low, gap) in zip(means[:, 0], ends, strict=True):
-        high = max(R - gap, low)
-        found.append(Interval(float(np.clip(got, low, high)), float(low), float(high)))
-    return found
-
-
 @dataclass(frozen=True, eq=False)
 class ActionCounts(LoopSums):
     """How many users took which action at their first visit of a state.
@@ -449,7 +357,7 @@ class ActionCounts(LoopSums):
         - Sensitivity: A user has at most k = min(first, H, S) ones, in different states. Two users
           differ in at most 2 k entries, by 1 each, and have k each in different cells: L2^2 = 2 k
           for replace-one, attained by other actions in the same states or by other states (if there
-          is only one cell, they cannot: 1), and k against zero. L1 = 2 k, and k.
+          is only one cell, they cannot: 1), and k against zero.
     """
 
     allowed: NDArray[np.bool_]
@@ -475,17 +383,10 @@ class ActionCounts(LoopSums):
     def _kept(self) -> int:
         return min(self.first, self.horizon, int(self.allowed.any(axis=1).sum()))
 
-    def _apart(self, relation: Relation) -> int:
-        zero_out = relation is Relation.ZERO_OUT
-        return self._kept if zero_out else min(2 * self._kept, int(self.allowed.sum()))
-
     def l2(self, relation: Relation) -> float:
         """L2 sensitivity; the class has the proof."""
-        return math.sqrt(self._apart(relation))
-
-    def l1(self, relation: Relation) -> float:
-        """L1 sensitivity; the class has the proof."""
-        return float(self._apart(relation))
+        several = min(2 * self._kept, int(self.allowed.sum()))
+        return math.sqrt(self._kept if relation is Relation.ZERO_OUT else several)
 
     @property
     def columns(self) -> StepColumns:
@@ -534,3 +435,23 @@ def propensities(
     raw = np.where(allowed, np.maximum(x, 0.0), 0.0) + prior
     estimates = raw / raw.sum(axis=1, keepdims=True)
     return estimates, np.where(allowed, np.maximum(bounds, 1e-12), 0.0)
+
+
+def fit_of(counts: Floats, noise: float, allowed: NDArray[np.bool_], behaviour: Floats) -> float:
+    """Chance that users of a behaviour (S, A) would have counts as far from what it says.
+
+    Args:
+        counts: noisy numbers of users by allowed pair.
+        noise: standard deviation of each.
+        allowed: which pairs are allowed, (S, A).
+        behaviour: said probabilities.
+
+    By the farthest of m cells, in standard deviations of sampling and noise: m times as likely.
+    """
+    x, b = np.zeros(allowed.shape), behaviour
+    x[allowed] = counts
+    n, several = x.sum(axis=1, keepdims=True), allowed.sum(axis=1, keepdims=True)
+    sampling = np.maximum(n, 0.0) * b * (1.0 - b)
+    variance = sampling + noise**2 * ((1.0 - b) ** 2 + (several - 1) * b**2) + 1.0
+    far = float(np.abs(np.where(allowed, (x - b * n) / np.sqrt(variance), 0.0)).max())
+    return min(1.0, 2.0 * int(allowed.sum()) * float(ndtr(-far)))

@@ -81,12 +81,10 @@ class FiniteSpec:
         return cls(states=len(states), actions=len(actions), **labels, **rest)
 
     @cached_property
-    def allowed(self) -> NDArray[np.bool_] | None:
-        """Whether a state allows an action, (S, A); ``None`` if all do."""
-        if self.admissible is None:
-            return None
-        table = np.zeros((self.states, self.actions), dtype=bool)
-        for state, actions in enumerate(self.admissible):
+    def allowed(self) -> NDArray[np.bool_]:
+        """Whether a state allows an action, (S, A)."""
+        table = np.full((self.states, self.actions), self.admissible is None)
+        for state, actions in enumerate(self.admissible or ()):
             table[state, list(actions)] = True
         table.setflags(write=False)
         return table

@@ -31,8 +31,10 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 
 from tacit.core.algorithm import BlockInfo
+from tacit.core.stored_run import Checkpoint
 from tacit.core.world import World
 from tacit.privacy.budget import Guarantee, Relation
+from tacit.privacy.distributed import SumPlan
 from tacit.privacy.errors import CheckFailed, InvalidArgument
 from tacit.privacy.local import noise_scale, report
 from tacit.privacy.noise import Noise
@@ -42,8 +44,16 @@ from tacit.testing.check_agent import Outcome, agent_outcomes, require_releases
 from tacit.testing.check_statistic import check_statistic
 from tacit.testing.mechanisms import EmpiricalAudit, audit_samples
 from tacit.testing.recording import RecordingCurator, digest_of
-from tacit.testing.release_noise import Flips, Measured, Tally, measured, noise_failures
-from tacit.testing.sample_users import raw_block, sampler_of, with_row
+from tacit.testing.release_noise import (
+    Flips,
+    Measured,
+    Tally,
+    demanded_shares,
+    measured,
+    noise_failures,
+    secure_sum,
+)
+from tacit.testing.sample_users import Sample, raw_block, sampler_of, with_row
 
 Unit: TypeAlias = Literal["mu", "epsilon"]
 
@@ -57,6 +67,10 @@ _CONFIDENCE = 0.9999
 
 # Statistics that are attacked at most, one by one.
 _ATTACKED = 6
+# Users of a world of many steps who are attacked.
+_LONG_USERS = 60
+# Devices of an audited secure sum: so many that some need not be honest.
+_DEVICES = 20
 # A threshold is chosen on one half of the runs and judged on the other.
 _FEWEST_RUNS = 20
 _NOISE_SEEDS = 1 << 24
@@ -71,6 +85,7 @@ def audit_agent(
     seed: int = 0,
     behaviour: bool = True,
     rounds: int = 80,
+    long: World | None = None,
     progress: bool = True,
 ) -> AgentAudit:
     """Audits an agent on simulated users; see the module.
@@ -84,6 +99,7 @@ def audit_agent(
         seed: of the users and the attack.
         behaviour: whether to make the checks of :func:`tacit.check_agent` as well.
         rounds: of the search for the farthest pair.
+        long: the same kind of world with many steps, where statistics are attacked once more.
         progress: whether to show a progress bar, on standard error.
 
     Raises:
@@ -100,6 +116,7 @@ def audit_agent(
     transcripts, outcomes, broken = list[Transcript](), list[Outcome](), list[str]()
     with progress_bar(f"auditing {auditor.name}", units, progress) as advance:
         statistics, pairs = auditor.attack(blocks)
+        statistics += auditor.attack_long(long) if long else []
         if auditor.elsewhere():
             broken.append("what is released by way of the store is not what is released without")
         for block, pair in sorted(pairs.items()):
@@ -138,24 +155,22 @@ class _AgentAuditor:
 
     def __post_init__(self) -> None:
         self._flips: Flips | None = None
+        self._drawn: dict[bytes, object] = {}
         agent = self.make()
         self.privacy: Any = agent.privacy
         if not self.privacy.private:
             raise InvalidArgument(f"privacy is {self.privacy!r}: there is nothing to audit")
-        if self.privacy.devices_add and not self.privacy.local:
-            raise InvalidArgument(
-                "an audit looks at a curator or at single reports, and distributed noise is in "
-                "neither: audit the agent under JointDP, whose statistics are the same"
-            )
         self.pure, self.norm = self.privacy.needs_l1, self.privacy.norm
         self.name: str = agent.name
         self.guarantee: Guarantee = agent.guarantee
         rng = np.random.default_rng(np.random.SeedSequence([11, self.seed]))
         self.blocks: list[Block] = []
         self.policies: list[Any] = []
+        self.starts: list[Checkpoint] = []
         with RecordingCurator().open() as self.recorder:
             while agent.block_users > 0:
                 policy = agent.policy
+                self.starts.append(agent._run.look().checkpoint)
                 served = self.world.simulate(policy, agent.block_users, rng, "episodes")
                 agent.learn(served)
                 self.blocks.append(raw_block(served))
@@ -164,9 +179,9 @@ class _AgentAuditor:
         self.agent = self.make()
         self.releases = len(self.blocks)
 
-    def make(self) -> Any:
+    def make(self, world: World | None = None) -> Any:
         known = {"users": self.users, "seed": self.seed, "noise_seed": self._noise(0)}
-        return self.make_agent(self.world.spec, **known)
+        return self.make_agent((world or self.world).spec, **known)
 
     def _noise(self, seed: int) -> int:
         # Audits with different seeds share no noise.
@@ -175,7 +190,7 @@ class _AgentAuditor:
     @property
     def claimed(self) -> float:
         """The claimed cost of one episode, in mu or epsilon."""
-        if self.privacy.local:
+        if self.privacy.devices_add:
             return float(self.privacy.report_cost)
         limit = float(self.privacy.episode_limit)
         return limit if self.pure else math.sqrt(limit)
@@ -185,9 +200,9 @@ class _AgentAuditor:
         relation, norm = self.privacy.relation, self.norm
         if self.privacy.reports_bits:
             return self.claimed
-        if self.privacy.local:
+        if self.privacy.devices_add:
             asked = next(p.statistic for p in self.records if block == p.block)
-            return asked.sensitivity(relation, norm) / noise_scale(asked, self.privacy)
+            return asked.sensitivity(relation, norm) / self._claimed_scale(asked)
         run = measured(self.recorder)
         costs = [
             abs(one.gains[block]) * self._of(one, run, block).sensitivity(relation, norm)
@@ -196,9 +211,16 @@ class _AgentAuditor:
         ]
         return math.fsum(costs) if self.pure else math.hypot(*costs)
 
+    def _claimed_scale(self, statistic: Statistic) -> float:
+        """Of the noise in a report, or in a secure sum from its honest devices alone."""
+        if self.privacy.local:
+            return noise_scale(statistic, self.privacy)
+        step = SumPlan.of(statistic, self.privacy, _DEVICES).step
+        return step * demanded_shares(statistic, self.privacy, _DEVICES, step)[2]
+
     def elsewhere(self) -> bool:
         """Whether the first run, by way of a store, is another one without."""
-        again = replayed(self.agent, self.blocks, self._noise(0)).records
+        again = replayed(self.agent, self.blocks, self._noise(0), self.starts[0]).records
         released = [digest_of([p.release for p in run]) for run in (self.records, again)]
         return released[0] != released[1]
 
@@ -219,21 +241,33 @@ class _AgentAuditor:
                 distinct.setdefault(record.statistic.fingerprint, asked)
         questions = list(distinct.values())
         for k in np.linspace(0, len(questions) - 1, min(len(questions), _ATTACKED)).astype(int):
-            found, pair = self._attack(*questions[k])
+            found, pair = self._attack(questions[k][0], self._sampler(questions[k][1]))
             attacked.append(found)
             pairs.setdefault(questions[k][1], pair)
         for b in blocks:
             all_asked = self._asked(b)
             if b not in pairs and all_asked:
-                pairs[b] = self._attack(all_asked[0][0], b)[1]
+                pairs[b] = self._attack(all_asked[0][0], self._sampler(b))[1]
             if len(all_asked) > 1:
                 together = _Together(tuple((s, abs(gain)) for s, gain in all_asked))
-                pairs[b] = self._attack(together, b)[1]
+                pairs[b] = self._attack(together, self._sampler(b))[1]
         return attacked, pairs
 
-    def _attack(self, statistic: Statistic, block: int) -> tuple[Attacked, Block]:
+    def _sampler(self, block: int) -> Sample:
+        return sampler_of(self.blocks[block], self.policies[block])
+
+    def attack_long(self, world: World) -> list[Attacked]:
+        """The attack on the first query of a world with more steps, if the agent takes it."""
+        try:
+            agent = self.make(world)
+        except InvalidArgument:
+            return []
+        rng, users = np.random.default_rng(self.seed), min(agent.block_users, _LONG_USERS)
+        block = raw_block(world.simulate(agent.policy, users, rng, "episodes"))
+        return [self._attack(agent.statistic, sampler_of(block, agent.policy))[0]]
+
+    def _attack(self, statistic: Statistic, sample: Sample) -> tuple[Attacked, Block]:
         norm, relation = self.norm, self.privacy.relation
-        sample = sampler_of(self.blocks[block], self.policies[block])
         name, declared = statistic.name, statistic.sensitivity(relation, norm)
         try:
             found = check_statistic(
@@ -246,7 +280,7 @@ class _AgentAuditor:
 
     def _asked(self, block: int) -> list[tuple[Statistic, float]]:
         """The queries of a block in the first run, and how loud their releases are."""
-        if self.privacy.local:
+        if self.privacy.devices_add:
             return [(p.statistic, 1.0) for p in self.records if block == p.block][:1]
         return [
             (one.record.statistic, one.gains[block])
@@ -267,11 +301,11 @@ class _AgentAuditor:
             runs: with each of them.
             advance: is told how many runs are done.
         """
-        measure = self._device if self.privacy.local else self._run
+        measure = self._device if self.privacy.devices_add else self._run
         seen: tuple[list[_Seen], list[_Seen]] = [], []
         bits = self.privacy.reports_bits
         noise, wrong = Tally("laplace" if self.pure and not bits else "normal"), list[str]()
-        self._flips = None
+        self._flips, self._drawn = None, {}
         for which in (0, 1):
             for i in range(runs):
                 # Runs of the two kinds are independent: none shares its noise with another.
@@ -305,9 +339,13 @@ class _AgentAuditor:
         data = list(self.blocks)
         # Her version is that of the block.
         data[block] = with_row(data[block], 0, pair.take(slice(which, which + 1)))
-        recorder = replayed(self.agent, data, self._noise(noise_seed))
+        start = self.starts[0]
+        if self.agent.algorithm.counter == "blocks" and noise_seed > 2:
+            # Noise is fresh for every block: others are learnt from once with each user.
+            data, start, block = [data[block]], self.starts[block], 0
+        recorder = replayed(self.agent, data, self._noise(noise_seed), start)
         seen, run = _Seen(self.pure), measured(recorder)
-        wrong += noise_failures(run)
+        wrong += noise_failures(run, self._drawn)
         for one in run:
             shift = np.zeros_like(one.noise)
             if one.gains.get(block):
@@ -333,9 +371,18 @@ class _AgentAuditor:
     def _device(
         self, block: int, pair: Block, which: int, noise_seed: int, noise: Tally, wrong: list[str]
     ) -> _Seen:
-        """One report of one of the two, from her device."""
+        """One report of one of the two, from her device, or a sum that her share is in."""
         statistic = next(p.statistic for p in self.records if block == p.block)
         user, privacy, seen = pair.take(slice(which, which + 1)), self.privacy, _Seen(self.pure)
+        if not privacy.local:
+            honest = max(1, math.ceil(privacy.honest * _DEVICES))
+            others = with_row(self.blocks[block].take(slice(0, honest)), 0, user)
+            _, added, words = secure_sum(statistic, others, privacy, _DEVICES)
+            wrong += words
+            first, second = statistic.contributions(pair)
+            noise.add(added)
+            seen.add(added, (first - second) / self._claimed_scale(statistic), which)
+            return seen
         sent = report(statistic, user, privacy, noise_seed=noise_seed)
         truth = statistic.contributions(pair)
         if privacy.reports_bits:
@@ -345,19 +392,26 @@ class _AgentAuditor:
             noise.add((sent - chances[which]) / np.sqrt(chances[which] * (1.0 - chances[which])))
             seen.add_bits(sent, chances)
             return seen
-        scale = noise_scale(statistic, privacy)
+        scale = self._claimed_scale(statistic)
         noise.add((sent - truth[which]) / scale)
         seen.add((sent - truth[which]) / scale, (truth[0] - truth[1]) / scale, which)
         return seen
 
 
-def replayed(agent: Any, blocks: Sequence[Block], noise_seed: int) -> RecordingCurator:
-    """The releases of a fresh agent's blocks with other noise, without its store.
+def replayed(
+    agent: Any, blocks: Sequence[Block], noise_seed: int, now: Checkpoint
+) -> RecordingCurator:
+    """The releases of blocks with other noise, from a checkpoint on, without a store.
 
     Of an agent that learns by its store the releases are the same, bit for bit.
+
+    Args:
+        agent: One that has learnt nothing yet.
+        blocks: Raw, in their order.
+        noise_seed: Of the noise.
+        now: The checkpoint.
     """
     algorithm, curator, stream = agent.algorithm, agent._run.curator, None
-    now = agent._run.look().checkpoint
     state, plan, at, curator.source = now.state, now.plan, now.at, Noise(noise_seed)
     if algorithm.counter != "blocks" and algorithm.privacy.joint:
         releases = algorithm.schedule.releases
@@ -385,6 +439,8 @@ def replayed(agent: Any, blocks: Sequence[Block], noise_seed: int) -> RecordingC
                 state = end.value
             served = at.served + raw.users
             at = dataclasses.replace(at, releases=at.releases + 1, served=served)
+            if raw is blocks[-1]:
+                break
             plan = algorithm.numbered(algorithm.plan(state, plan, at, rng), at.offset + at.releases)
     return recorder
 

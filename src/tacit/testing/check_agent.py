@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import math
 import shutil
 import tempfile
 from collections import Counter, defaultdict
@@ -26,6 +27,7 @@ from sqlalchemy import func, select
 from tacit.core.world import World
 from tacit.privacy.budget import Budget
 from tacit.privacy.curator import Stream
+from tacit.privacy.distributed import SumPlan
 from tacit.privacy.errors import CheckFailed, HorizonExceeded, InvalidArgument, require
 from tacit.privacy.local import noise_scale, report
 from tacit.privacy.noise import grid_step
@@ -44,6 +46,7 @@ from tacit.testing.release_noise import (
     measured,
     noise_failures,
     not_drawn,
+    secure_sum,
 )
 from tacit.testing.sample_users import (
     block_of_strangers,
@@ -388,6 +391,27 @@ def check_noise(trial: Trial) -> None:
         values, runs = values + sum(one.noise.size for one in found), runs + 1
     if privacy.joint:
         _check_real_noise(trial)
+    elif not privacy.local:
+        _check_sums(trial)
+
+
+def _check_sums(trial: Trial) -> None:
+    """A secure sum has the noise of its honest devices, and is not opened with fewer of them."""
+    agent, block = trial.make(real=True), trial.first.blocks[0]
+    devices, statistic, before = agent.block_users, agent.statistic, snapshot(agent)
+    honest = max(1, math.ceil(trial.privacy.honest * devices))
+    total, _, wrong = secure_sum(statistic, block.take(slice(0, honest)), trial.privacy, devices)
+    require(not wrong, "; ".join(wrong[:3]))
+    with contextlib.suppress(InvalidArgument):
+        agent.learn_sum(total, stayed=honest - 1)
+        raise CheckFailed(f"a sum of {honest - 1} devices is opened, {honest} must be in it")
+    require_same((before, snapshot(agent)), "after a sum that was refused,")
+    with RecordingCurator().open() as recorder:
+        agent.learn_sum(total, stayed=honest)
+    released = statistic.layout.pack(recorder.records[0].release.parts)
+    expected = SumPlan.of(statistic, trial.privacy, devices).opened(total)
+    # Weights of parts are multiplied in and out again, which may round.
+    require(np.allclose(released, expected, rtol=1e-12), "an opened sum is not what is released")
 
 
 def _check_reports(trial: Trial) -> None:
@@ -473,8 +497,8 @@ def _replay(trial: Trial, what: str, users: Sequence[Block], warn: Warn = "alway
     for place, (asked, also) in enumerate(zip(mine, theirs, strict=False)):
         require(
             asked.request == also.request,
-            f"{same}, and yet another statistic, block, weight or cost was asked for at release "
-            f"{place}",
+            f"{same}, and yet another statistic or block was asked, or its users, cost or noise "
+            f"are other ones, at release {place}",
         )
     as_many = len(mine) == len(theirs)
     require(as_many, f"{what}: {len(theirs)} releases instead of {len(mine)}")
@@ -652,6 +676,11 @@ def _check_successor(trial: Trial, path: Path, ids: Sequence[str]) -> None:
         with contextlib.suppress(HorizonExceeded):
             agent.learn(block)
             raise CheckFailed("an agent that has a successor takes users")
+        if trial.privacy.episodes_per_user == 1 and half:
+            again = of_version(block, heir.policy.version) if "versions" in block.arrays else block
+            receipt = heir.learn(again.take(slice(half, None)), ids[half:])
+            refused = receipt.refused + receipt.retired == block.users - half
+            require(refused, "a successor takes people again who had spent their budget before")
         check_ledger(heir)
     check_ledger(agent)
     agent.store.close()

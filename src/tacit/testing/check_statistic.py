@@ -25,6 +25,8 @@ _MANY = (1 << 15) + 7
 _EACH = 8
 # Types that a column may come as, and how many users have it so.
 _TYPES, _TYPED = ("f8", "f4", "i8", "u8", "i1", "b1"), 160
+# Steps of a user for which the asked rounds of search are made once.
+_STEPS = 30
 # Budgets at which randomised response is played through.
 _EPSILONS = (0.5, 4.0)
 
@@ -71,7 +73,7 @@ def check_statistic(
         statistic: what to attack.
         sample: ``sample(rng, users)`` makes a block of users; include the extreme ones you know.
         users: block size.
-        rounds: rounds of search.
+        rounds: of search, once for every 30 steps of a user.
         seed: of the attack.
         attained: fail unless every declared bound is reached to this fraction (a loose bound
             wastes the users' data).
@@ -140,7 +142,9 @@ class _Attack:
                     some_rows(candidate, self.rng.integers(0, candidate.users, users))
                 )
         self._check_zero(block)
-        for _ in range(rounds):
+        # There is more to find where users have more steps.
+        steps = max((a.shape[1] for a in block.arrays.values() if a.ndim > 1), default=1)
+        for _ in range(rounds * math.ceil(steps / _STEPS)):
             self._measure(self._evolved())
         # What adds up vectors in floats does not wrap; a fast sum of its own may.
         if type(self.statistic).total is not Statistic.total:

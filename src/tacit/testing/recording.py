@@ -47,7 +47,10 @@ class NoiseDraw:
 
 @dataclass(frozen=True, eq=False)
 class ReleaseRecord:
-    """One release: the curator, the statistic and block that were asked, and what came out."""
+    """One release: the curator, the statistic and block that were asked, and what came out.
+
+    Its public facts, beside its noisy sums, are those it had before a script replaced it.
+    """
 
     curator: Curator[Any]
     stream: Stream | None
@@ -56,11 +59,12 @@ class ReleaseRecord:
     options: str
     release: Release
     drawn: tuple[NoiseDraw, ...] = ()
+    facts: str = ""
 
     @property
     def request(self) -> tuple[Any, ...]:
         """All that must not depend on data, given the releases before."""
-        return (self.statistic.fingerprint, self.block, self.options, self.release.users)
+        return (self.statistic.fingerprint, self.block, self.options, self.facts)
 
 
 @dataclass(eq=False)
@@ -116,14 +120,17 @@ class RecordingCurator:
                 result = original(of, *asked, **options)
             finally:
                 self.inside = False
+            curator, stream = (of._curator, of) if isinstance(of, Stream) else (of, None)
+            # How noisy flipped bits are is estimated from them.
+            known = None if getattr(curator.privacy, "reports_bits", False) else result.std
+            facts = digest_of((result.statistic, result.users, result.cost, known))
             if (place := len(self.records)) < len(self.script):
                 result = self.script[place]
-            curator, stream = (of._curator, of) if isinstance(of, Stream) else (of, None)
             statistic = asked[0] if stream is None else stream.statistic
             number, how = self._number(curator, asked[-1]), repr(options)
             drawn = (*self.drawn,)
             self.records.append(
-                ReleaseRecord(curator, stream, statistic, number, how, result, drawn)
+                ReleaseRecord(curator, stream, statistic, number, how, result, drawn, facts)
             )
             return result
 

@@ -28,9 +28,10 @@ from numpy.typing import NDArray
 from scipy.special import bdtr, bdtrc, gammainccinv, gammaincinv
 
 from tacit.privacy.curator import JointCurator, Stream
+from tacit.privacy.distributed import SumPlan, added, share
 from tacit.privacy.errors import CheckFailed
 from tacit.privacy.local import LocalCurator, noise_scale
-from tacit.privacy.models import LocalDP
+from tacit.privacy.models import DistributedDP, LocalDP
 from tacit.privacy.noise import chunk_users, grid_sensitivity, grid_step
 from tacit.privacy.statistic import Block, Floats, Statistic
 from tacit.testing.mechanisms import counter_matrices
@@ -84,8 +85,9 @@ def measured(recorder: RecordingCurator) -> list[Measured]:
             # A run that is read again has another object for the same stream.
             same = (curator, stream.cost, stream.step, stream.statistic.layout.size)
             streams.setdefault(same, []).append((place, record))
-        elif isinstance(curator, JointCurator) or (
-            isinstance(curator, LocalCurator) and not curator.privacy.reports_bits
+        elif isinstance(curator, JointCurator) or not (
+            (isinstance(curator, LocalCurator) and curator.privacy.reports_bits)
+            or getattr(curator, "made", "") in recorder.blocks[curator, record.block].arrays
         ):
             found.append(_of_block(recorder, place, record))
     for records in streams.values():
@@ -93,16 +95,21 @@ def measured(recorder: RecordingCurator) -> list[Measured]:
     return sorted(found, key=lambda m: m.place)
 
 
-def noise_failures(run: Sequence[Measured]) -> list[str]:
-    """Where the noise of a run is not what was drawn, or was drawn before, in words."""
+def noise_failures(run: Sequence[Measured], before: dict[bytes, object] | None = None) -> list[str]:
+    """Where the noise of a run is not what was drawn, or was drawn before, in words.
+
+    Args:
+        run: its releases.
+        before: noise of runs before, by its bytes, which it is added to.
+    """
     found = [one.wrong for one in run if one.wrong is not None]
-    seen: dict[bytes, int] = {}
+    seen = {} if before is None else before
     for one in run:
+        mine = object()
         for draw in one.record.drawn:
-            first = seen.setdefault(draw.values.tobytes(), one.place)
             # Few numbers repeat by chance.
-            if draw.values.size > 3 and first != one.place:
-                found.append(f"releases {first} and {one.place} have the same noise")
+            if draw.values.size > 3 and seen.setdefault(draw.values.tobytes(), mine) is not mine:
+                found.append(f"release {one.place} has the noise of another one")
     return found
 
 
@@ -121,6 +128,12 @@ def _of_block(recorder: RecordingCurator, place: int, record: ReleaseRecord) -> 
         scale, unit = math.sqrt(raw.users) * noise_scale(statistic, privacy) / step, 1.0
         if privacy.needs_l1:
             scale, unit = float(raw.users), noise_scale(statistic, privacy) / step
+    elif privacy.devices_add:
+        # All devices of a simulation are honest: more noise than is claimed.
+        step = SumPlan.of(statistic, privacy, raw.users).step
+        _, each, _ = demanded_shares(statistic, privacy, raw.users, step)
+        scale = math.sqrt(raw.users * each**2 + (raw.users - 1.0) / 12.0)
+        gains[block] = 1.0 / (scale * step)
     else:
         apart = grid_sensitivity(statistic, privacy.relation, privacy.norm, step)
         scale = apart / float(record.release.cost or math.nan)
@@ -129,6 +142,60 @@ def _of_block(recorder: RecordingCurator, place: int, record: ReleaseRecord) -> 
     noise, what = vector / step - whole, f"release {place} of {statistic.name}"
     wrong = not_drawn(what, noise, is_open, drawn, Demanded(privacy.needs_l1, scale, unit))
     return Measured(record, place, noise / (scale * unit), gains, wrong)
+
+
+def demanded_shares(
+    statistic: Statistic, privacy: DistributedDP, devices: int, step: float
+) -> tuple[int, float, float]:
+    """How many honest devices are in a sum, the scale of each one's noise, and of all, in steps.
+
+    Args:
+        statistic: That they are asked.
+        privacy: The model.
+        devices: For how many the sum is planned.
+        step: Of its grid.
+    """
+    honest = max(1, math.ceil(privacy.honest * devices))
+    total = grid_sensitivity(statistic, privacy.relation, "l2", step) / privacy.report_cost
+    return honest, math.sqrt(max(total**2 - (honest - 1.0) / 12.0, 0.0) / honest), total
+
+
+def secure_sum(
+    statistic: Statistic, block: Block, privacy: DistributedDP, devices: int
+) -> tuple[Ints, Floats, list[str]]:
+    """The honest devices' shares added up, and the noise in their sum, with no help of others.
+
+    Args:
+        statistic: that the devices are asked.
+        block: of the honest ones.
+        privacy: the model.
+        devices: that the sum was planned for.
+
+    Returns:
+        The sum modulo 2^bits; its noise in units of what is claimed; how shares are not what they
+        should be, in words.
+    """
+    plan = SumPlan.of(statistic, privacy, devices)
+    _, each, total = demanded_shares(statistic, privacy, devices, plan.step)
+    needs, wrong, sent = Demanded(False, each), list[str](), list[Ints]()
+    whole, seen = np.zeros(plan.size, dtype=np.int64), set[bytes]()
+    for i in range(block.users):
+        user = block.take(slice(i, i + 1))
+        with RecordingCurator().open() as recorder:
+            sent.append(share(statistic, user, privacy, devices=devices))
+        mine, is_open = grid_sum(statistic, user, plan.step)
+        whole += mine
+        drawn = (*recorder.drawn,)
+        # What was added, as the number that is nearest to none.
+        noise = (sent[-1] - mine + plan.modulus // 2) % plan.modulus - plan.modulus // 2
+        words = not_drawn(f"the share of device {i}", noise.astype(float), is_open, drawn, needs)
+        wrong += [] if words is None else [words]
+        wrong += ["a share has noise from a seed"] * any(draw.seeded for draw in drawn)
+        if plan.size > 3 and noise.tobytes() in seen:
+            wrong.append("two devices add the same noise")
+        seen.add(noise.tobytes())
+    opened = added(sent, privacy.bits)
+    return opened, (plan.opened(opened) / plan.step - whole) / total, wrong
 
 
 class Demanded(NamedTuple):

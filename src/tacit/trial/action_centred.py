@@ -79,7 +79,7 @@ class ActionCentred(Algorithm[TrialState]):
     >>> from tacit.trial import TrialSpec
     >>> agent = ActionCentred(TrialSpec(140, 8), 80, JointDP(1.0, 1e-6), noise_seed=0)
     >>> agent.block_users, agent.users, agent.guarantee.unit
-    (80, 240, "one person's whole history, over all 3 looks")
+    (80, 160, "one person's whole history, over all 2 looks")
     """
 
     name = "action_centred"
@@ -136,9 +136,7 @@ class ActionCentred(Algorithm[TrialState]):
             before = state.evidence[-1].information if look and state.evidence else 0.0
             edges = (0, *self.spec.edges)
             more = STAYED * (edges[look + 1] - edges[look]) * self._variance(plan.policy)
-            noise = float(np.max(release.std["scores"]))
-            found = LookEvidence(release["scores"], noise, block.users, before + more)
-            evidence = (*state.evidence, found)
+            evidence = (*state.evidence, LookEvidence.of(release, before + more))
             state = TrialState(posterior(evidence, self.shape), evidence)
         if report > 0.0:
             effects = yield from effect_queries(self.spec, report, self.options.by_feature)

@@ -11,11 +11,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.random import Generator
 
 from tacit.core.algorithm import BlockInfo, BlockSizes, Floats, Plan, Progress
 from tacit.privacy.curator import Release
 from tacit.privacy.errors import InvalidArgument
-from tacit.privacy.validation import whole_number
+from tacit.privacy.validation import checked_number, whole_number
 from tacit.tabular.algorithm import FiniteAlgorithm
 from tacit.tabular.policy import Policy
 from tacit.trial.action_centred import TrialState, check_gaussian
@@ -36,16 +37,17 @@ class CentredImprovementOptions:
     """Options of :class:`CentredImprovement`.
 
     Attributes:
-        window: for so many decisions an action matters.
+        discount: of the value that follows a decision, in [0, 1); larger looks further ahead.
         rounds: blocks of as many people each; those after the first are served by what is known.
     """
 
-    window: int = 10
+    discount: float = 0.95
     rounds: int = 2
 
     def __post_init__(self) -> None:
-        for name in ("window", "rounds"):
-            object.__setattr__(self, name, whole_number(name, getattr(self, name)))
+        object.__setattr__(self, "rounds", whole_number("rounds", self.rounds))
+        ahead = checked_number("discount", self.discount, "in [0, 1)", lambda x: 0.0 <= x < 1.0)
+        object.__setattr__(self, "discount", ahead)
 
 
 class CentredImprovement(FiniteAlgorithm[TrialState]):
@@ -84,18 +86,13 @@ class CentredImprovement(FiniteAlgorithm[TrialState]):
 
     def query(self, state: TrialState, plan: Plan, block: BlockInfo) -> CentredScores:
         """Scores by the chances of the policy that its people followed."""
-        spec, low, high = self.spec, min(self.spec.reward_values), max(self.spec.reward_values)
+        spec = self.spec
         sizes = spec.horizon, spec.states, spec.actions, FLOOR / spec.actions
-        window, table = min(self.options.window, spec.horizon), plan.policy.table()[0]
-        return CentredScores(*sizes, window, 0.5 * (low + high), linear=False, table=table)
+        discount, table = self.options.discount, plan.policy.table()[0]
+        return CentredScores(*sizes, discount=discount, linear=False, table=table)
 
     def update(
-        self,
-        state: TrialState,
-        plan: Plan,
-        release: Release,
-        block: BlockInfo,
-        rng: np.random.Generator,
+        self, state: TrialState, plan: Plan, release: Release, block: BlockInfo, rng: Generator
     ) -> TrialState:
         """The posterior with one more block, of other people.
 
@@ -109,14 +106,10 @@ class CentredImprovement(FiniteAlgorithm[TrialState]):
         chances = plan.policy.table()[0]
         spread = 1.0 - (chances**2).sum(axis=1).mean()
         information = self.spec.horizon * float(spread / (2.0 if self.spec.actions == 2 else 1.0))
-        noise = float(np.max(release.std["scores"]))
-        found = LookEvidence(release["scores"], noise, block.users, information)
-        evidence = (*state.evidence, found)
+        evidence = (*state.evidence, LookEvidence.of(release, information))
         return TrialState(posterior(evidence, self.shape, _WIDE, apart=True), evidence)
 
-    def plan(
-        self, state: TrialState, last: Plan | None, at: Progress, rng: np.random.Generator
-    ) -> Plan:
+    def plan(self, state: TrialState, last: Plan | None, at: Progress, rng: Generator) -> Plan:
         """Chances of being better, at all steps alike, with a floor and without.
 
         Args:

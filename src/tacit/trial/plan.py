@@ -9,6 +9,7 @@ variance of a person's actions until then; the noise and the overlap of looks ar
 
 from __future__ import annotations
 
+import bisect
 import math
 from dataclasses import dataclass
 
@@ -75,23 +76,14 @@ def plan_trial(
     if spec.actions > 2:
         raise InvalidArgument("plans are for two actions")
     number, size = whole_number("people", people), positive("effect", effect)
-    mu = math.inf
-    if privacy.private:
-        mu = float(privacy.budget.mu)
+    mu = float(privacy.budget.mu) if privacy.private else math.inf
     ratio = size / positive("deviation", deviation)
 
     def score(n: int, mu: float) -> float:
         return _score(spec, n, ratio, mu, stayed)
 
-    needed, n = None, 1
-    while n < _MOST and score(n, mu) < 0.8:
-        n *= 2
-    if n < _MOST:
-        low, high = n // 2, n
-        while high - low > 1:
-            middle = (low + high) // 2
-            low, high = (low, middle) if score(middle, mu) >= 0.8 else (middle, high)
-        needed = high
+    fewer = bisect.bisect_left(range(1, _MOST), 0.8, key=lambda n: score(n, mu))
+    needed = fewer + 1 if fewer + 1 < _MOST else None
     return TrialForecast(number, score(number, mu), score(number, math.inf), needed)
 
 

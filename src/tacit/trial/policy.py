@@ -47,11 +47,9 @@ class TrialPolicy(PublishedTrial):
         """Writes the public file, atomically (mode 0644); :mod:`tacit.published` reads it."""
         from tacit.core.public_file import write_published
 
-        numbers = {"low": self.low, "own": self.own, "usual": self.usual}
-        arrays = {name: np.array(float(number)) for name, number in numbers.items()}
+        arrays = {n: np.array(float(getattr(self, n))) for n in ("low", "own", "usual")}
+        arrays |= {n: np.array(int(getattr(self, n))) for n in ("n_actions", "greedy")}
         arrays |= {"mean": self.mean, "covariance": self.covariance}
-        whole = {"n_actions": np.int64(self.n_actions), "greedy": np.int64(self.greedy)}
-        arrays |= {name: np.array(number) for name, number in whole.items()}
         write_published(path, self.version, arrays, kind="trial")
 
     def __repr__(self) -> str:

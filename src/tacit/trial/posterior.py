@@ -14,12 +14,14 @@ covariance. In M's eigenbasis coordinates are apart.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Self
 
 import numpy as np
 
+from tacit.privacy.curator import Release
 from tacit.privacy.statistic import Floats
 
-PRIOR = 0.3  # standard deviation of an effect, in deviations of rewards
+PRIOR = 0.5  # standard deviation of an effect, in deviations of rewards
 STAYED = 0.85  # decisions that people make, of those planned
 
 
@@ -31,6 +33,12 @@ class LookEvidence:
     noise: float  # standard deviation of each entry
     people: int
     information: float  # S_j, by the policies that served
+
+    @classmethod
+    def of(cls, release: Release, information: float) -> Self:
+        """That of a release of scores."""
+        noise = float(np.max(release.std["scores"]))
+        return cls(release["scores"], noise, release.users, information)
 
 
 @dataclass(frozen=True, eq=False)

@@ -8,48 +8,53 @@ from typing import Any
 import numpy as np
 
 from tacit.numerics.compiled import Floats, Ints, compiled, inner
+from tacit.privacy.statistic import Bools
 
 PRIOR = 5.0  # decisions that the guess of a reward counts for
 PAIRS = 16  # pairs of redrawn actions
+SWEEPS = 100  # over a history, until her values have settled
 
 
 @compiled
-def decision_gains(
-    cells: Ints, actions: Ints, rewards: Floats, chances: Floats, lengths: Ints,
-    window: int, usual: float, states: int, gains: Floats,
-) -> None:  # fmt: skip
-    """Return of the next ``window`` decisions less what her own past lets expect, into ``gains``.
+def window_gains(rewards: Floats, used: Bools, window: int, usual: float, gains: Floats) -> None:
+    """Rewards of the next ``window`` decisions less what her own past lets expect, into ``gains``.
 
-    ``cells`` (n, H) are numbers below ``states``, for each of which a baseline is kept. Decisions
-    of other cells, or whose ``chances`` (n, H, A) are 0, are left out, and their gains are NaN.
+    Decisions (n, H) that are not ``used`` are left out, and their gains are NaN.
     """
-    horizon, n_actions = actions.shape[1], chances.shape[2]
-    sums, seen, used = np.empty(states), np.empty(states), np.empty(horizon, dtype=np.bool_)
-    returns, counts = np.empty(horizon), np.empty(horizon)
-    for i in range(len(actions)):
-        for zeroed in (sums, seen, returns, counts):
-            zeroed[:] = 0.0
-        gains[i] = np.nan
-        total, heard = 0.0, 0
-        length = min(max(lengths[i], 0), horizon)
-        for h in range(length):
-            used[h] = 0 <= actions[i, h] < n_actions and chances[i, h, 0] > 0.0
-            used[h] = used[h] and 0 <= cells[i, h] < states and math.isfinite(rewards[i, h])
-            for k in range(max(0, h - window + 1), h + 1):
-                if used[h]:
-                    returns[k] += rewards[i, h]
-                    counts[k] += 1.0
-        for h in range(length):
-            cell, k = cells[i, h], h - window
-            if k >= 0 and used[k] and counts[k] > 0.0:
-                sums[cells[i, k]] += returns[k] / counts[k]
-                seen[cells[i, k]] += 1.0
-            if used[h]:
-                mean = (PRIOR * usual + total) / (PRIOR + heard)
-                base = (sums[cell] + PRIOR * mean) / (seen[cell] + PRIOR)
-                gains[i, h] = returns[h] - counts[h] * base
-                total += rewards[i, h]
-                heard += 1
+    for i in range(len(rewards)):
+        gains[i], total, heard = np.nan, 0.0, 0.0
+        for h in np.flatnonzero(used[i]):
+            base, gains[i, h] = (PRIOR * usual + total) / (PRIOR + heard), 0.0
+            for k in range(h, min(h + window, rewards.shape[1])):
+                gains[i, h] += rewards[i, k] - base if used[i, k] else 0.0
+            total += rewards[i, h]
+            heard += 1.0
+
+
+@compiled
+def model_gains(
+    cells: Ints, rewards: Floats, used: Bools, discount: float, states: int, gains: Floats
+) -> None:
+    """Temporal differences by each person's own model of a finite world, into ``gains`` (n, H).
+
+    Her values V solve V(s) (1 + n(s)) = sum of (r - her mean + ``discount`` V(s')) over her n(s)
+    visits, so that what she saw seldom is average. ``cells`` (n, H + 1) are below ``states``.
+    """
+    visits, values, sums = np.empty(states), np.empty(states), np.empty(states)
+    for i in range(len(rewards)):
+        gains[i], visits[:], values[:] = np.nan, 0.5, 0.0
+        steps = np.flatnonzero(used[i])
+        mean = rewards[i][steps].mean() if len(steps) else 0.0
+        for h in steps:
+            visits[cells[i, h]] += 1.0
+        for _ in range(SWEEPS):
+            sums[:] = 0.0
+            for h in steps:
+                sums[cells[i, h]] += rewards[i, h] - mean + discount * values[cells[i, h + 1]]
+            values[:] = sums / visits
+        for h in steps:
+            later = discount * values[cells[i, h + 1]] - values[cells[i, h]]
+            gains[i, h] = rewards[i, h] - mean + later
 
 
 @compiled

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -14,7 +13,7 @@ from tacit.privacy.reading import Labels, checked_labels
 from tacit.privacy.statistic import Floats
 from tacit.privacy.validation import checked_number, numbers, positive, whole_number
 
-LOOKS = (0.25, 0.5, 1.0)
+LOOKS = (0.4, 1.0)
 """Usual times of a person's reports, as shares of her decisions."""
 
 
@@ -42,7 +41,7 @@ class TrialSpec:
 
     >>> spec = TrialSpec(horizon=140, dimension=8)
     >>> spec.edges
-    (35, 70, 140)
+    (56, 140)
     """
 
     horizon: int
@@ -65,7 +64,7 @@ class TrialSpec:
         object.__setattr__(self, "usual_reward", usual)
         object.__setattr__(self, "reward_scale", positive("reward_scale", self.reward_scale))
         object.__setattr__(self, "probabilities", _range(self.probabilities, self.actions))
-        object.__setattr__(self, "looks", checked_looks(self.looks, self.horizon))
+        object.__setattr__(self, "looks", _looks(self.looks, self.horizon))
         names = checked_labels("feature_names", self.feature_names, self.dimension)
         object.__setattr__(self, "feature_names", names)
         if self.gram is not None:
@@ -93,26 +92,24 @@ class TrialSpec:
 
 def _range(given: Sequence[float], actions: int) -> tuple[float, float]:
     """Least and largest chance of an action."""
-    if not isinstance(given, Sequence) or len(given) != 2:
-        raise InvalidArgument(f"probabilities must be (least, largest), got {given!r}")
-    low = checked_number("least probability", given[0], "in (0, 1)", lambda p: 0.0 < p < 1.0)
-    high = checked_number("largest probability", given[1], "in (0, 1)", lambda p: 0.0 < p < 1.0)
-    even = 1.0 / actions
-    if not low <= even <= high or (actions == 2 and abs(low + high - 1.0) > 1e-9):
+    found, even = numbers("probabilities", given).tolist(), 1.0 / actions
+    right = np.shape(found) == (2,) and 0.0 < found[0] <= even <= found[1] < 1.0
+    if not right or (actions == 2 and abs(sum(found) - 1.0) > 1e-9):
         raise InvalidArgument(
-            f"probabilities must be around {even:.3g}, and of two actions add up to 1, got {given}"
+            f"probabilities must be (least, largest) around {even:.3g}, and of two actions add up "
+            f"to 1, got {given}"
         )
-    return low, high
+    return found[0], found[1]
 
 
-def checked_looks(looks: Sequence[float], horizon: int) -> tuple[float, ...]:
+def _looks(given: Sequence[float], horizon: int) -> tuple[float, ...]:
     """Shares of a history, increasing to 1, each with more decisions than the one before."""
-    if not isinstance(looks, Sequence) or not looks:
-        raise InvalidArgument(f"looks must be shares of a history, as {LOOKS}, got {looks!r}")
-    found = tuple(checked_number("a look", x, "in (0, 1]", lambda x: 0.0 < x <= 1.0) for x in looks)
-    edges = [max(1, round(look * horizon)) for look in found]
-    if found[-1] != 1.0 or any(a >= b for a, b in itertools.pairwise(edges)):
+    looks = numbers("looks", given).astype(np.float64)
+    edges = np.maximum(1, np.round(looks * horizon))
+    right = looks.ndim == 1 and looks.size and looks[-1] == 1.0 and looks[0] > 0.0
+    if not right or not (np.diff(edges) > 0).all():
         raise InvalidArgument(
-            f"looks must increase to 1, each with more of {horizon} decisions, got {looks}"
+            f"looks must increase to 1, each with more of {horizon} decisions, as {LOOKS}: "
+            f"got {given}"
         )
-    return found
+    return tuple(looks.tolist())

@@ -21,7 +21,8 @@ class CentredScores(Statistic):
     Her score is V = sum_h (1{a_h} - p_h) (G_h - b_h) f(s_h) over her decisions h: p_h are the
     chances by which her action was drawn, G_h is the reward, or the sum of the rewards of
     ``window`` decisions, and b_h is what her own past lets expect of it. With two actions it has
-    the coordinates of f, those of action 1; with A > 2 it has as many for each action.
+    the coordinates of f, those of action 1; with A > 2 it has as many for each action. In a finite
+    world G_h - b_h is r_h + ``discount`` V(s_h+1) - V(s_h), with V by her own visits and rewards.
 
     What she adds is u = (V / |V| - m) / (1 + |m|), where m is the mean of V' / |V'| over V' of
     actions that are drawn again by the same chances, with the same rewards. Without an effect V is
@@ -46,6 +47,7 @@ class CentredScores(Statistic):
     low: float  # least chance of an action
     window: int = 1
     usual: float = 0.5  # guess of a reward
+    discount: float = 0.0  # of a value after each decision, by her own model of a finite world
     linear: bool = True  # whether states are vectors f, or else numbers
     table: Floats | None = None  # public chances (S, A), where none are logged
 
@@ -75,39 +77,42 @@ class CentredScores(Statistic):
     def decisions(self, block: Block) -> tuple[Floats, Ints, Ints, Floats, Floats]:
         """Features, cells, actions, chances of all actions, and gains; shapes may raise.
 
-        A gain is a return less its baseline, or NaN where something of the decision is not known.
+        A gain is NaN where something of the decision is not known.
         """
-        from tacit.trial.score_loops import decision_gains
+        from tacit.trial.score_loops import model_gains, window_gains
 
-        users, H = block.users, self.horizon
+        users, H, d = block.users, self.horizon, self.dimension
         for name, shape in {"actions": (users, H), "rewards": (users, H)}.items():
             require_shape(name, block[name], shape)
         actions = np.ascontiguousarray(as_codes("actions", block["actions"]))
         rewards = np.ascontiguousarray(as_numbers("rewards", block["rewards"]))
-        lengths = np.full(users, H)
+        used = np.isfinite(rewards) & (actions >= 0) & (actions < self.actions)
         if "lengths" in block.arrays:
             require_shape("lengths", block["lengths"], (users,))
-            lengths = as_codes("lengths", block["lengths"])
-        more = (self.dimension,) if self.linear else ()
-        require_shape("states", block["states"], (users, H + 1, *more))
+            used &= np.arange(H) < as_codes("lengths", block["lengths"])[:, np.newaxis]
+        require_shape("states", block["states"], (users, H + 1, d)[: 3 if self.linear else 2])
         if self.linear:
             features = np.ascontiguousarray(as_numbers("states", block["states"])[:, :-1])
             cells = np.where(np.isfinite(features).all(axis=2), 0, -1)
+            used &= cells == 0
         else:
-            features = np.zeros((users, H, 0))
-            cells = np.ascontiguousarray(as_codes("states", block["states"])[:, :-1])
-        chances, gains = self._chances(block, cells, actions), np.empty((users, H))
-        sizes = self.window, self.usual, 1 if self.linear else self.dimension
+            features, cells = np.zeros((users, H, 0)), as_codes("states", block["states"])
+            inside = (cells >= 0) & (cells < d)
+            used, cells = used & inside[:, :-1] & inside[:, 1:], np.where(inside, cells, 0)
+        chances, gains = self._chances(block, cells[:, :H], actions), np.empty((users, H))
+        used &= chances[..., 0] > 0.0
         with np.errstate(all="ignore"):
-            decision_gains(cells, actions, rewards, chances, lengths, *sizes, gains)
+            if self.linear:
+                window_gains(rewards, used, self.window, self.usual, gains)
+            else:
+                model_gains(cells, rewards, used, self.discount, d, gains)
         return features, cells, actions, chances, gains
 
     def _chances(self, block: Block, cells: Ints, actions: Ints) -> Floats:
         """Chances (users, H, A) of all actions at each decision, in the declared range."""
         A = self.actions
         if self.table is not None:
-            inside = (cells >= 0) & (cells < self.dimension)
-            found = np.where(inside[..., np.newaxis], self.table[inside * cells], np.nan)
+            found = self.table[cells]
         elif "propensities" not in block.arrays:
             raise InvalidArgument("each decision needs its chance: give propensities=...")
         else:

@@ -296,7 +296,7 @@ def micro_randomised(
         burden: cost of a message later on.
         rate: mean of rewards; .05 is rare.
         probabilities: of a message, the smallest and the largest; .2 and .8.
-        looks: shares of decisions after which the policy may change; 1/4, 1/2 and 1.
+        looks: shares of decisions after which the policy may change; .4 and 1.
 
     >>> world = micro_randomised(decisions=60)
     >>> world.name, world.optimal_value, world.baseline_value
