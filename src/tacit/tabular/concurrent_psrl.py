@@ -245,6 +245,16 @@ class ConcurrentPSRL(CountingAlgorithm[ConcurrentState]):
         memory = ConcurrentMemory(query, changed_at, greedy.value, suboptimality, shown, better)
         return Plan(mixed, best, memory)
 
+    def drawn_world(
+        self, state: ConcurrentState, rng: np.random.Generator
+    ) -> tuple[Floats, Floats]:
+        """A world of the posterior, in which the unknown of a row leads somewhere near."""
+        return state.posterior.sample_whole(rng)
+
+    def known_cells(self, state: ConcurrentState) -> Floats:
+        """How far rows are known."""
+        return state.posterior.known
+
     def _exploration_budget(
         self, known: ConcurrentMemory, at: Progress, serving: bool, value: float, lost: float
     ) -> tuple[float, int]:
