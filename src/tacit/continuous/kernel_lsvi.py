@@ -153,29 +153,14 @@ class KernelLSVI(BoxAlgorithm[BlockSums]):
         block: BlockInfo,
         rng: np.random.Generator,
     ) -> BlockSums:
-        """The sums of one more block.
-
-        Args:
-            state: What is known.
-            plan: That the users followed.
-            release: Of the query, with noise.
-            block: How many they are.
-            rng: Not used.
-        """
+        """The sums of one more block."""
         std = {name: float(np.max(value)) for name, value in release.std.items()}
         return state.added(release.parts, std, std["gram"], release.users)
 
     def plan(
         self, state: BlockSums, last: Plan | None, at: Progress, rng: np.random.Generator
     ) -> Plan:
-        """Optimistic and estimated values, by fitted value iteration on public states.
-
-        Args:
-            state: What is known.
-            last: The plan before, if any.
-            at: Blocks so far.
-            rng: Draws preferences among equal values.
-        """
+        """Optimistic and estimated values, by fitted value iteration on public states."""
         if not state.parts:
             first = self.behaviour()
             return Plan(first, first)
