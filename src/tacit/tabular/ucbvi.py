@@ -119,15 +119,7 @@ class UCBVI(CountingAlgorithm[CountEstimate]):
         block: BlockInfo,
         rng: np.random.Generator,
     ) -> CountEstimate:
-        """The estimate with the counts of one more block.
-
-        Args:
-            state: the estimate so far.
-            plan: the plan that the block's users followed.
-            release: their noisy counts.
-            block: how many they are.
-            rng: not used.
-        """
+        """The estimate with the counts of one more block."""
         alone = isinstance(plan.policy, Policy)
         if alone and self.on_policy(plan) and not self.stationary:
             release = conserved(release, self.spec)
@@ -141,14 +133,7 @@ class UCBVI(CountingAlgorithm[CountEstimate]):
     def plan(
         self, state: CountEstimate, last: Plan | None, at: Progress, rng: np.random.Generator
     ) -> Plan:
-        """The best policy of the optimistic world, and of the estimated one.
-
-        Args:
-            state: all counts so far.
-            last: the plan before; ``None`` at the start.
-            at: where the run stands.
-            rng: decides ties.
-        """
+        """The best policy of the optimistic world, and of the estimated one."""
         if not state.reached.any():
             first = self.first_policy(rng)
             return Plan(first, first)
