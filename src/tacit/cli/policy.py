@@ -82,15 +82,12 @@ def _simulate(
     with terminal.open_store(store) as opened:
         with opened.read() as db:
             names = [row.run for row in rows_of(db, schema.runs, "run")]
-        env = tacit.open(opened, run or (names[0] if len(names) == 1 else "run")).simulator(
-            draws, seed
-        )
+        name = run or (names[0] if len(names) == 1 else "run")
+        env = tacit.open(opened, name).simulator(draws, seed)
         env.save(out, force=force)
-    promise = env.guarantee
-    say(
-        f"{out}: {draws} draws of a model of {env.facts['users']:,} users, {env.facts['hash'][:16]}..."
-    )
-    say("No privacy: it promises nothing." if promise is None else str(promise))
+    users, found = env.facts["users"], env.facts["hash"][:16]
+    say(f"{out}: {draws} draws of a model of {users:,} users, {found}...")
+    say(str(env.guarantee) if env.guarantee else "No privacy: it promises nothing.")
 
 
 def _read(file: str) -> tuple[Any, dict[str, Any]]:

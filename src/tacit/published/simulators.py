@@ -3,9 +3,9 @@
 An archive of the kind ``"simulator"`` has ``horizon``, ``n_actions`` and K draws of a model of how
 episodes move and pay; its ``model`` says of which:
 
-* ``"finite"``: ``transitions`` (K, L, S, A, S), ``rewards`` (K, L, S, A), which are means, ``start``
-  (S,), and ``known`` (L, S, A), how far a cell was visited, from 0 to 1. Of L rows of steps the
-  first is that of all steps before the last L - 1.
+* ``"finite"``: ``transitions`` (K, L, S, A, S), ``rewards`` (K, L, S, A), which are means,
+  ``start`` (S,), and ``known`` (L, S, A), how far a cell was visited, from 0 to 1. Of L rows of
+  steps the first is that of all steps before the last L - 1.
 
     simulator = published.load("sim.npz")
     episodes = simulator.begin(100, numpy.random.default_rng(0))  # each in one draw of the model
@@ -109,6 +109,7 @@ class FiniteSimulator(PublishedSimulator):
 
     @property
     def draws(self) -> int:
+        """How many worlds there are."""
         return len(self.stored["rewards"])
 
     @cached_property
@@ -120,6 +121,7 @@ class FiniteSimulator(PublishedSimulator):
         return _cumulative(self.stored["start"])
 
     def first(self, drawn: Ints, rng: np.random.Generator) -> NDArray[Any]:
+        """States by the distribution of the first."""
         return (rng.random((len(drawn), 1)) >= self._start).sum(axis=1)
 
     def move(
@@ -130,6 +132,7 @@ class FiniteSimulator(PublishedSimulator):
         actions: NDArray[Any],
         rng: np.random.Generator,
     ) -> tuple[NDArray[Any], Floats, Bools, Bools]:
+        """Next states by the rows of draws, and mean rewards; only the horizon ends episodes."""
         rows = np.maximum(0, steps - self.horizon + self._cumulative.shape[1])
         cells = rows, states, actions.astype(np.int64)
         nexts = (rng.random((len(drawn), 1)) >= self._cumulative[drawn, *cells]).sum(axis=1)
@@ -143,11 +146,8 @@ class FiniteSimulator(PublishedSimulator):
         shape = moves.shape
         fits = len(shape) == 5 and shape[2] == shape[4] and 0 not in shape
         fits = fits and shape[3] == self.n_actions and 1 <= shape[1] <= self.horizon
-        if not fits or (paid.shape, known.shape, start.shape) != (
-            shape[:4],
-            shape[1:4],
-            shape[2:3],
-        ):
+        found = paid.shape, known.shape, start.shape
+        if not fits or found != (shape[:4], shape[1:4], shape[2:3]):
             raise ValueError("arrays of a finite simulator must fit each other")
         for name, rows in (("transitions", moves), ("start", start)):
             if not ((rows >= 0).all() and (np.abs(rows.sum(axis=-1) - 1.0) <= 1e-5).all()):

@@ -168,13 +168,12 @@ class UCBVI(CountingAlgorithm[CountEstimate]):
         Where nothing is known a row leads to one state, and pays as one known cell does.
         """
         std, ratio = np.sqrt(state.variance), state.reward_noise / max(state.noise, 1e-300)
-        moves = state.transitions + std[..., np.newaxis] * rng.standard_normal(
-            state.transitions.shape
-        )
+        fresh = rng.standard_normal(state.transitions.shape)
+        moves = state.transitions + std[..., np.newaxis] * fresh
         paid = state.rewards + ratio * std * rng.standard_normal(std.shape)
         model = self.model(replace(state, transitions=moves, rewards=paid), along=True)
         shares = rng.standard_gamma(model.n[..., np.newaxis] * model.P + 1e-3)
-        P = shares / shares.sum(axis=-1, keepdims=True)
+        P = shares / np.maximum(shares.sum(axis=-1, keepdims=True), 1e-300)
         unknown, S = ~model.known, P.shape[-1]
         P[unknown] = np.eye(S)[rng.integers(S, size=int(unknown.sum()))]
         seen = model.r[model.known] if model.known.any() else np.zeros(1)
