@@ -26,6 +26,7 @@ from .policies import Arrays
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
+Moves = tuple[NDArray[Any], Floats, Bools, Bools]
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,14 +54,7 @@ class PublishedSimulator:
         """First states of episodes in some draws."""
         raise NotImplementedError
 
-    def move(
-        self,
-        drawn: Ints,
-        steps: Ints,
-        states: NDArray[Any],
-        actions: NDArray[Any],
-        rng: np.random.Generator,
-    ) -> tuple[NDArray[Any], Floats, Bools, Bools]:
+    def move(self, at: SimulatedEpisodes, actions: NDArray[Any]) -> Moves:
         """Next states, rewards, whether episodes end there, and whether users were ever here."""
         raise NotImplementedError
 
@@ -95,9 +89,7 @@ class SimulatedEpisodes:
 
     def step(self, actions: NDArray[Any]) -> tuple[Floats, Bools, Bools]:
         """Rewards, which episodes end there, and whether users were ever where they were."""
-        steps = np.minimum(self.steps, self.simulator.horizon - 1)
-        told = self.drawn, steps, self.states, np.asarray(actions), self.rng
-        self.states, rewards, ended, known = self.simulator.move(*told)
+        self.states, rewards, ended, known = self.simulator.move(self, np.asarray(actions))
         self.steps = self.steps + 1
         return rewards, ended, known
 
@@ -124,21 +116,16 @@ class FiniteSimulator(PublishedSimulator):
         """States by the distribution of the first."""
         return (rng.random((len(drawn), 1)) >= self._start).sum(axis=1)
 
-    def move(
-        self,
-        drawn: Ints,
-        steps: Ints,
-        states: NDArray[Any],
-        actions: NDArray[Any],
-        rng: np.random.Generator,
-    ) -> tuple[NDArray[Any], Floats, Bools, Bools]:
+    def move(self, at: SimulatedEpisodes, actions: NDArray[Any]) -> Moves:
         """Next states by the rows of draws, and mean rewards; only the horizon ends episodes."""
+        steps = np.minimum(at.steps, self.horizon - 1)
         rows = np.maximum(0, steps - self.horizon + self._cumulative.shape[1])
-        cells = rows, states, actions.astype(np.int64)
-        nexts = (rng.random((len(drawn), 1)) >= self._cumulative[drawn, *cells]).sum(axis=1)
-        paid: Floats = self.stored["rewards"][drawn, *cells].astype(np.float64)
+        cells = rows, at.states, actions.astype(np.int64)
+        chances = self._cumulative[at.drawn, *cells]
+        nexts = (at.rng.random((len(chances), 1)) >= chances).sum(axis=1)
+        paid: Floats = self.stored["rewards"][at.drawn, *cells].astype(np.float64)
         known: Bools = self.stored["known"][cells] >= 0.5
-        return nexts, paid, np.zeros(len(drawn), dtype=np.bool_), known
+        return nexts, paid, np.zeros(len(paid), dtype=np.bool_), known
 
     def check(self) -> None:
         """Raises a ValueError that names what is wrong with the arrays."""
@@ -169,20 +156,13 @@ _METADATA = {"format", "version", "kind", "model", "horizon", "n_actions", "abou
 _METADATA |= {"ledger_line", "ledger_head", "signatures"}
 
 
-def simulator_of(stored: Arrays, horizon: int, n_actions: int, version: int) -> PublishedSimulator:
-    """The simulator of a file's arrays, checked; a ValueError says what is wrong.
-
-    Args:
-        stored: All arrays of the file.
-        horizon: Steps of an episode.
-        n_actions: How many actions there are.
-        version: Of the model.
-    """
+def simulator_of(stored: Arrays, *sizes: int) -> PublishedSimulator:
+    """The simulator of a file's arrays, checked; sizes are its numbers, in their order."""
     made = MODELS.get(str(stored["model"]))
     if made is None:
         raise ValueError(f"its model is {str(stored['model'])!r}; this loader does not know it")
     if others := set(stored) - {*made.arrays} - _METADATA:
         raise ValueError(f"it has arrays that no simulator has: {', '.join(sorted(others))}")
-    simulator = made(stored, horizon, n_actions, version)
+    simulator = made(stored, *sizes)
     simulator.check()
     return simulator
