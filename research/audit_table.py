@@ -61,7 +61,6 @@ FAMILY_OPTIONS = {
 }
 MORE_OPTIONS = (
     "pessimistic_improvement:behaviour=unknown",
-    "linopt_sampled on gusts:dimension=2,horizon=8,samples=8",
     "model_posterior on gym:MountainCar-v0:horizon=8",
 )
 OPTIONS = (*chain.from_iterable(FAMILY_OPTIONS.values()), *MORE_OPTIONS)

@@ -472,10 +472,7 @@ _LARGE: Columns = {
 SIMULATORS = Study(
     "simulators",
     ("world", "map", "users"),
-    (
-        _large(("currents", "none"), "currents:seed=SEED", "linopt_sampled", 100_000),
-        _large(("gusts", "quadrature"), "gusts:seed=SEED", "linopt_sampled", 20_000),
-    ),
+    (_large(("currents", "none"), "currents:seed=SEED", "linopt_sampled", 100_000),),
     _LARGE,
 )
 

@@ -10,7 +10,6 @@ from typing import Any
 
 from research.worlds.boxes import plane, trap
 from research.worlds.classic import cartpole, mountain_car, pendulum
-from research.worlds.gusts import gusts
 from research.worlds.lq import random_system, thermostat
 from research.worlds.mixture import currents, keyboard
 from research.worlds.tabular import habit, icu_sepsis, sparse_mdp
@@ -20,7 +19,6 @@ __all__ = [
     "build",
     "cartpole",
     "currents",
-    "gusts",
     "habit",
     "icu_sepsis",
     "keyboard",

@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from research.worlds.gusts import halved
 from tacit.core.algorithm import Progress
 from tacit.core.problem import Problem
 from tacit.mixture import MixtureWorld, SampledSpec
@@ -302,3 +301,10 @@ def _mixed(
         reward=near[at // A],
         start=np.full(S, 1.0 / S),
     )
+
+
+def halved(d: int, rng: np.random.Generator) -> Floats:
+    """D weights of which each is half of the next larger one, in random order."""
+    weights: Floats = np.exp2(-np.arange(d, dtype=np.float64))
+    drawn: Floats = rng.permutation(weights / weights.sum())
+    return drawn

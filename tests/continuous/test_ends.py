@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from tacit import FittedFunctionalQ, LinOptSampled, NonPrivate
-from tacit.continuous import BoxSpec, QPolicy, SimulatedSpec
+from tacit import FittedFunctionalQ, NonPrivate
+from tacit.continuous import BoxSpec, QPolicy
 from tacit.continuous.kernel_features import Quadrature
 from tacit.continuous.worlds import VectorWorld, roll_out
 from tacit.data.episodes import VectorEpisodes
@@ -72,27 +72,3 @@ def test_keeps_away_from_an_end_that_pays_well(make: Any) -> None:
     """Who ignores ends goes where the next reward is largest, and falls."""
     world = Cliff()
     assert learnt(make, world, told=True) > 20.0 > 15.0 > learnt(make, world, told=False)
-
-
-def simulated(ends: Any) -> SimulatedSpec:
-    """The cliff, or its mirror image, where up is down."""
-
-    def model(up: int) -> Any:
-        return lambda states, actions, rng: (
-            states
-            + np.where(actions == up, 0.25, -0.25)[:, np.newaxis] * rng.random((len(states), 1))
-        )
-
-    how = {"models": (model(1), model(0)), "reward": lambda states: 1.0 - states[:, 0]}
-    return SimulatedSpec((0.0,), (1.0,), actions=2, horizon=H, ends=ends, **how)
-
-
-def test_simulators_know_ends() -> None:
-    values = []
-    for ends in (lambda states: states[:, 0] < EDGE, None):
-        world = Cliff(simulated(ends))
-        agent, rng = LinOptSampled(world.spec, 300, NONE), np.random.default_rng(0)
-        while agent.block_users:
-            agent.learn(world.simulate(agent.policy, agent.block_users, rng))
-        values.append(world.value(agent.greedy_policy))
-    assert values[0] > 20.0 > 10.0 > values[1]

@@ -17,6 +17,7 @@ from tacit.continuous.model_posterior import GridPlanner
 from tacit.continuous.transition_model import FEWEST, PolynomialFeatures, TransitionPosterior
 from tacit.continuous.transition_moments import (
     ScaleHistogram,
+    StartMoments,
     TerminationMoments,
     TransitionMoments,
 )
@@ -101,7 +102,29 @@ def test_moments_are_what_the_formula_says(rewards: bool) -> None:
             y = np.concatenate([statistic.metric @ f, rest])
             expected += np.outer(y, y) / (y @ y)
             counted += 1
-        np.testing.assert_allclose(unpack(found[user], m), expected / counted, atol=1e-12)
+        assert counted
+        one = expected / np.linalg.norm(expected)
+        np.testing.assert_allclose(unpack(found[user], m), one, atol=1e-12)
+
+
+def starts_of(spec: Any) -> StartMoments:
+    return StartMoments(spec, np.array(spec.lows), np.array(spec.highs))
+
+
+def test_first_states_have_the_distribution_that_users_have() -> None:
+    spec = SmoothSpec((-1.0, 0.0), (3.0, 2.0), 2, 6)
+    rng = np.random.default_rng(0)
+    first = np.array([1.5, 0.8]) + rng.standard_normal((20_000, 2)) @ [[0.05, 0.02], [0.0, 0.03]]
+    states = np.repeat(first[:, np.newaxis], 7, axis=1)
+    data = block(states, np.full(20_000, 6), np.zeros((20_000, 6), int), np.zeros((20_000, 6)))
+    statistic = starts_of(spec)
+    mean, root = statistic.distribution(unpack(statistic.total(data), 3), 0.0)
+    assert mean == pytest.approx([1.5, 0.8], abs=0.01)
+    assert root @ root.T == pytest.approx(np.cov(first.T), abs=2e-4)
+    corners = [repeated(spec, corner, corner) for corner in ([3.0, 1.0], [-1.0, 1.0])]
+    one, other = (statistic.vectors(corner) for corner in corners)
+    assert float(np.linalg.norm(one - other)) == pytest.approx(math.sqrt(2.0))
+    check_statistic(statistic, partial(random_users, spec=spec), attained=0.3, users=60, rounds=12)
 
 
 def test_two_users_are_as_far_apart_as_declared() -> None:

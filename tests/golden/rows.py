@@ -69,7 +69,6 @@ _TABLE: tuple[tuple[str, str, int, str], ...] = (
         (agent, world, users, "none, joint, local")
         for agent, world, users in (
             ("linopt_sampled", "currents:rows=5,columns=6,dimension=3,horizon=4,samples=64", 1_000),
-            ("linopt_sampled", "gusts:dimension=2,horizon=8,samples=8", 500),
             ("fitted_functional_q:serve=all", LINE, 200),
         )
     ),

@@ -1,5 +1,6 @@
 """Private simulators: what they draw, what their files hold, and what they promise."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -8,11 +9,14 @@ import pytest
 from gymnasium.utils.env_checker import check_env
 
 import tacit
+from research.worlds import pendulum
 from tacit import CorruptFile, InvalidArgument, JointDP, NonPrivate, published
+from tacit.continuous import SmoothSpec
 from tacit.core.public_file import ReleasedModel, published_bytes
 from tacit.gym.simulators import SimulatorEnv, load_simulator
 from tacit.store import ledger
 from tests.cli.calls import call
+from tests.continuous.blocks import random_users
 
 WORLD = tacit.tabular.riverswim(4, 6)
 JOINT = JointDP(5.0, 1e-6)
@@ -113,6 +117,93 @@ class TestDraws:
         assert not stored["known"].any()
         assert (stored["transitions"].max(axis=0) == 1.0).all()
         assert (stored["transitions"].mean(axis=0) < 0.7).all()
+
+
+@pytest.fixture(scope="module")
+def pole() -> Any:
+    """After learning, in a tenth of its episode: 60 steps."""
+    world = tacit.world("gym:CartPole-v1,horizon=60")
+    agent = tacit.ModelPosterior(world.spec, 1_500, JointDP(10.0, 1e-6), noise_seed=0)
+    tacit.run(agent, world, progress=False)
+    return world, agent
+
+
+class TestMoves:
+    def test_episodes_are_as_long_as_true_ones(self, pole: Any) -> None:
+        world, agent = pole
+        users, rng = agent.simulator().vector(500), np.random.default_rng(0)
+        uniform = tacit.continuous.QPolicy.uniform(4, 2)
+        for policy, least, most in ((agent.greedy_policy, 45, 60), (uniform, 10, 30)):
+            states, _ = users.reset(seed=0)
+            returns, going = np.zeros(500), np.ones(500, bool)
+            for step in range(60):
+                actions = policy.act_many(step, states, rng)
+                states, rewards, ended, _, _ = users.step(actions)
+                returns, going = returns + rewards * going, going & ~ended
+            assert least < returns.mean() <= most
+            assert least - 1 < world.value(policy) <= most
+
+    def test_one_step_is_that_of_the_planner(self, pole: Any) -> None:
+        """With the posterior mean in place of draws, and without chance."""
+        _, agent = pole
+        model = agent.simulator(2).simulator
+        state, rng = agent.state, np.random.default_rng(0)
+        model.stored["weights"] = np.tile(state.moves.model, (2, 1, 1))
+        model.stored["noise"] = np.zeros(4)
+        episodes = model.begin(200, rng)
+        episodes.states = here = rng.uniform(-0.2, 0.2, (200, 4)) * [2.0, 5.0, 1.0, 5.0]
+        actions = rng.integers(2, size=200)
+        nexts, paid, over = agent.algorithm.step(state, here, actions)
+        rewards, ended, _ = episodes.step(actions)
+        assert episodes.states == pytest.approx(nexts, abs=1e-12)
+        assert rewards == pytest.approx(paid, abs=1e-12)
+        assert (ended == over).all()
+
+    def test_angles_and_ends_by_regression_are_those_of_the_planner(self) -> None:
+        spec = SmoothSpec(
+            (-np.pi, -8.0), (np.pi, 8.0), 3, 6, (-1.0, 0.0), angles=(0,), may_end=True
+        )
+        agent = tacit.ModelPosterior(spec, 200, NonPrivate(), schedule="fixed:size=100")
+        rng = np.random.default_rng(0)
+        data = random_users(rng, 100, spec)
+        agent.learn(
+            tacit.VectorEpisodes(*(data[n] for n in ("states", "actions", "rewards", "lengths")))
+        )
+        state = agent.state
+        box = replace(state.ends.box, explained=0.0)
+        signs = replace(state.ends.signs, moments=rng.normal(size=state.ends.signs.moments.shape))
+        state = replace(state, ends=replace(state.ends, box=box, signs=signs))
+        model = agent.algorithm.simulator(state, 1, rng)
+        arrays = {**model.arrays, "weights": state.moves.model[np.newaxis], "noise": np.zeros(2)}
+        data = published_bytes(replace(model, arrays=arrays), {}, "simulator.npz")
+        episodes = SimulatorEnv(data).simulator.begin(300, rng)
+        episodes.states = here = rng.uniform(spec.lows, spec.highs, (300, 2))
+        actions = rng.integers(3, size=300)
+        nexts, paid, over = agent.algorithm.step(state, here, actions)
+        rewards, ended, _ = episodes.step(actions)
+        assert episodes.states == pytest.approx(nexts, abs=1e-12)
+        assert rewards == pytest.approx(paid, abs=1e-12)
+        assert (ended == over).all() and 0 < ended.sum() < 300  # noqa: PT018
+
+    def test_gymnasium_finds_nothing_wrong(self, pole: Any) -> None:
+        check_env(pole[1].simulator(4), skip_render_check=True)
+
+    def test_functions_of_a_spec_are_code_and_no_release(self) -> None:
+        world = pendulum(horizon=6)
+        agent = tacit.ModelPosterior(world.spec, 64, NonPrivate(), schedule="fixed:size=32")
+        with pytest.raises(InvalidArgument, match="nothing was released yet"):
+            agent.simulator()
+        agent.learn(world.simulate(agent.policy, 32, np.random.default_rng(0)))
+        with pytest.raises(InvalidArgument, match="are code"):
+            agent.simulator()
+
+    @pytest.mark.parametrize("name", ["weights", "parents", "spread"])
+    def test_a_damaged_one_is_refused(self, pole: Any, name: str) -> None:
+        stored = dict(pole[1].simulator(2).simulator.stored)
+        stored[name] = stored[name] + (1000 if name == "parents" else np.nan)
+        kept = {name: stored[name] for name in published.MoveSimulator.arrays}
+        with pytest.raises(ValueError, match=r"finite|whole numbers"):
+            SimulatorEnv(published_bytes(ReleasedModel("moves", kept, 60, 2), {}, "simulator.npz"))
 
 
 class TestPromises:

@@ -3,7 +3,7 @@
 from tacit.continuous.features import FeatureMap, Grid, Polynomial
 from tacit.continuous.kernel_features import Custom, Quadrature
 from tacit.continuous.policy import QPolicy
-from tacit.continuous.spec import BoxSpec, SimulatedSpec, SmoothSpec
+from tacit.continuous.spec import BoxSpec, SmoothSpec
 from tacit.continuous.worlds import BoxWorld, VectorWorld, line
 
 __all__ = [
@@ -15,7 +15,6 @@ __all__ = [
     "Polynomial",
     "QPolicy",
     "Quadrature",
-    "SimulatedSpec",
     "SmoothSpec",
     "VectorWorld",
     "line",

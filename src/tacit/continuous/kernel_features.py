@@ -7,21 +7,15 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from tacit.continuous.features import BoxMap, FeatureMap, Grid, check_count
+from tacit.continuous.features import BoxMap, FeatureMap, check_count
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.statistic import Floats
 from tacit.privacy.validation import positive, whole_number
-
-if TYPE_CHECKING:
-    from tacit.continuous.spec import BoxSpec
-
-# Frequencies along each coordinate of a default quadrature, up to three; more have three.
-_NODES = {1: 7, 2: 5, 3: 4}
 
 
 @dataclass(frozen=True)
@@ -79,29 +73,6 @@ class Quadrature(BoxMap):
         moving = np.abs(frequencies).sum(axis=1) > 0.0
         waves = (amplitudes * np.cos(phase), amplitudes[moving] * np.sin(phase[:, moving]))
         return np.concatenate(waves, axis=1)
-
-
-def kernel_features(spec: BoxSpec) -> FeatureMap:
-    """The spec's own features, or Fourier features of a kernel of half the width of the box."""
-    if spec.features is not None:
-        return spec.features
-    nodes = _NODES.get(spec.dimension, 3)
-    if nodes**spec.dimension > 1000:
-        raise InvalidArgument(f"give the spec features: {spec.dimension} coordinates are too many")
-    return Quadrature(spec.lows, spec.highs, 0.5, nodes)
-
-
-def public_states(spec: BoxSpec, most: int = 4096) -> Floats:
-    """States of the box, (n, D), to plan on: a grid, at most 101 along a coordinate."""
-    along = max(2, min(101, int(most ** (1.0 / spec.dimension))))
-    return Grid(spec.lows, spec.highs, (along,) * spec.dimension).points
-
-
-def ridge_fit(at: Floats, ridge: float) -> Floats:
-    """Matrix (m, n) from values at n states to weights of their features ``at``, (n, m)."""
-    n, m = at.shape
-    matrix = at.T @ at / n + ridge * np.eye(m)
-    return np.asarray(np.linalg.solve(matrix, at.T / n), dtype=np.float64)
 
 
 @dataclass(frozen=True, repr=False)

@@ -23,11 +23,13 @@ from tacit.continuous.transition_model import (
 from tacit.continuous.transition_moments import (
     FIRST_POWER,
     ScaleHistogram,
+    StartMoments,
     TerminationHistogram,
     TransitionMoments,
     angles_of,
 )
 from tacit.core.algorithm import BlockInfo, BlockSizes, NoOptions, Plan, Progress, Queries, Query
+from tacit.core.public_file import ReleasedModel
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.noise import check_question
 from tacit.privacy.statistic import Bools, Floats, Ints
@@ -36,8 +38,8 @@ if TYPE_CHECKING:
     from tacit.continuous.spec import BoxSpec
     from tacit.core.problem import Problem
 
-SCALES, ENDS = 0.2, 0.3
-"""Parts of mu^2 spent on scales, in the first block, and on ends, where they have to be learnt."""
+SCALES, ENDS, STARTS = 0.2, 0.3, 0.04
+"""Parts of mu^2 spent on scales, in the first block, on ends, where they are learnt, and starts."""
 
 _IN_MEMORY = 4096  # blocks above this size are simulated part by part
 _SEARCHED = 1 << 16  # states at which it is looked how far the box of states before an end reaches
@@ -63,6 +65,7 @@ class ModelPosteriorState:
 
     moves: TransitionPosterior | None = None
     ends: TerminationModel | None = None
+    starts: tuple[Floats, float] | None = None  # moments of first states, summed, and their noise
 
 
 class ModelPosterior(BoxAlgorithm[ModelPosteriorState]):
@@ -114,6 +117,10 @@ class ModelPosterior(BoxAlgorithm[ModelPosteriorState]):
             release = yield Query(self._how_far(), share=SCALES)
             moves, ends = self._prior(release.parts)
             left = 1.0 - SCALES
+        first = yield Query(self._starts(moves), share=STARTS * left)
+        seen, noise = state.starts or (0.0, 0.0)
+        std = math.hypot(noise, block.users * float(np.max(first.std["moments"])))
+        starts = seen + block.users * first["moments"], std
         asked = None if ends is None else (yield Query(ends.query(self.spec), share=ENDS * left))
         metric, scales, _ = moves.metric()
         known = self.spec, moves.features, metric, moves.model, scales
@@ -121,7 +128,43 @@ class ModelPosterior(BoxAlgorithm[ModelPosteriorState]):
         if ends is not None and asked is not None:
             ends = ends.after(asked)
         std = float(np.max(moments.std["moments"]))
-        return ModelPosteriorState(moves.after(moments["moments"], std, block.users), ends)
+        return ModelPosteriorState(moves.after(moments["moments"], std, block.users), ends, starts)
+
+    def _starts(self, moves: TransitionPosterior) -> StartMoments:
+        return StartMoments(self.spec, moves.features.lows, moves.features.highs)
+
+    def simulator(
+        self, state: ModelPosteriorState, draws: int, rng: np.random.Generator
+    ) -> ReleasedModel:
+        """Draws of how states move, what they pay, and where episodes end."""
+        moves, ends, spec = state.moves, state.ends, self.spec
+        if moves is None or state.starts is None:
+            raise InvalidArgument("nothing was released yet: there is no model to simulate")
+        if not self.learns_rewards or (spec.may_end and ends is None):
+            raise InvalidArgument("rewards and ends that are functions are code: leave them out")
+        start, spread = self._starts(moves).distribution(*state.starts)
+        lows, highs = np.array(spec.lows), np.array(spec.highs)
+        far = np.full(spec.dimension, np.inf)
+        arrays = (
+            moves.drawn(draws, rng)
+            | moves.features.tables
+            | {
+                "reward_range": np.array(spec.reward_range),
+                "angles": np.flatnonzero(angles_of(spec)),
+                "lows": np.maximum(lows, moves.features.lows),
+                "highs": np.minimum(highs, moves.features.highs),
+                "start": start,
+                "spread": spread,
+                "going_lows": -far,
+                "going_highs": far,
+                "signs": np.zeros(len(moves.features.products)),
+            }
+        )
+        if ends is not None and ends.boxed:
+            arrays["going_lows"], arrays["going_highs"] = ends.box.bounds
+        elif ends is not None:
+            arrays["signs"] = ends.signs.weights
+        return ReleasedModel("moves", arrays, spec.horizon, spec.actions)
 
     def _how_far(self) -> ScaleHistogram:
         return ScaleHistogram(self.spec, self.learns_rewards)

@@ -1,4 +1,4 @@
-"""Specs of worlds whose states are vectors: plain ones, smooth ones, and mixtures of models."""
+"""Specs of worlds whose states are vectors: plain ones, and smooth ones."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
+from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -16,9 +16,6 @@ from tacit.continuous.features import FeatureMap, set_corners, vector
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.statistic import Bools, Floats, Ints
 from tacit.privacy.validation import check_bytes, checked_number, flag, instance_of, whole_number
-
-if TYPE_CHECKING:
-    from tacit.continuous.vector_targets import VectorTargets
 
 
 @dataclass(frozen=True)
@@ -82,24 +79,45 @@ class BoxSpec:
 MoveReward: TypeAlias = Callable[[Floats, Ints, Floats], ArrayLike]
 """Rewards, (n,), of states (n, D), actions (n,) and next states (n, D)."""
 
-VectorSampler: TypeAlias = Callable[[Floats, Ints, np.random.Generator], ArrayLike]
-"""A base model: next states (n, D) of states (n, D) and actions (n,), drawn one by one."""
-
 _LOOKED_AT = 64  # states, and actions there, at which functions are looked at for a fingerprint
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class _FunctionSpec(BoxSpec):
-    """A spec with public functions; these are equal if they do the same at some states."""
+class SmoothSpec(BoxSpec):
+    """A :class:`BoxSpec` of states that move smoothly, with public functions and directions.
 
-    said: ClassVar[tuple[str, ...]]  # what its text says beside the first fields of a BoxSpec
+    The box may be open: an agent with a model finds out privately how large coordinates get.
+    ``ends`` says at which states, (n, D), an episode is over, if that is known. Specs are equal if
+    their functions do the same at some states.
+    """
+
+    closed: ClassVar[bool] = False
+    # Coordinates that are angles, in [-pi, pi], where both ends are one place.
+    angles: tuple[int, ...] = field(default=(), kw_only=True)
+    # A vector for each action, if it is known where it pushes: moves are believed linear in it.
+    pushes: tuple[tuple[float, ...], ...] | None = field(default=None, kw_only=True)
+    reward: MoveReward | None = field(default=None, kw_only=True)  # if rewards are known
     ends: Callable[[Floats], ArrayLike] | None = field(default=None, kw_only=True)
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        angles = tuple(int(i) for i in self.angles)
+        if len(set(angles)) < len(angles) or not all(0 <= i < self.dimension for i in angles):
+            raise InvalidArgument(f"angles must be different coordinates, got {self.angles!r}")
+        for i in angles:
+            if abs(self.lows[i] + math.pi) > 1e-6 or abs(self.highs[i] - math.pi) > 1e-6:
+                raise InvalidArgument("an angle must be in [-pi, pi]")
+        object.__setattr__(self, "angles", angles)
+        if self.pushes is not None:
+            instance_of("pushes", self.pushes, (tuple, list, np.ndarray))
+            rows = tuple(vector("pushes", row) for row in self.pushes)
+            if len(rows) != self.actions or len({len(row) for row in rows}) > 1:
+                raise InvalidArgument(f"pushes must be {self.actions} vectors of one length")
+            object.__setattr__(self, "pushes", rows)
+        for name in ("reward", "ends"):
+            if (known := getattr(self, name)) is not None and not callable(known):
+                raise InvalidArgument(f"{name} must be a function, got {known!r}")
         if self.ends is not None:
-            if not callable(self.ends):
-                raise InvalidArgument(f"ends must be a function, got {self.ends!r}")
             object.__setattr__(self, "may_end", True)
 
     def ended(self, states: Floats) -> Bools:
@@ -117,43 +135,11 @@ class _FunctionSpec(BoxSpec):
 
     def __repr__(self) -> str:
         names = ["lows", "highs", "actions", "horizon", "reward_range", "discount", "features"]
-        values = (f"{name}={getattr(self, name)!r}" for name in [*names, *self.said])
-        return f"{type(self).__name__}({', '.join(values)})"
-
-
-@dataclass(frozen=True, eq=False, repr=False)
-class SmoothSpec(_FunctionSpec):
-    """A :class:`BoxSpec` of states that move smoothly, with public functions and directions.
-
-    The box may be open: an agent with a model finds out privately how large coordinates get.
-    ``ends`` says at which states, (n, D), an episode is over, if that is known.
-    """
-
-    closed: ClassVar[bool] = False
-    said = ("may_end", "angles", "pushes", "digest")
-    # Coordinates that are angles, in [-pi, pi], where both ends are one place.
-    angles: tuple[int, ...] = field(default=(), kw_only=True)
-    # A vector for each action, if it is known where it pushes: moves are believed linear in it.
-    pushes: tuple[tuple[float, ...], ...] | None = field(default=None, kw_only=True)
-    reward: MoveReward | None = field(default=None, kw_only=True)  # if rewards are known
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        angles = tuple(int(i) for i in self.angles)
-        if len(set(angles)) < len(angles) or not all(0 <= i < self.dimension for i in angles):
-            raise InvalidArgument(f"angles must be different coordinates, got {self.angles!r}")
-        for i in angles:
-            if abs(self.lows[i] + math.pi) > 1e-6 or abs(self.highs[i] - math.pi) > 1e-6:
-                raise InvalidArgument("an angle must be in [-pi, pi]")
-        object.__setattr__(self, "angles", angles)
-        if self.pushes is not None:
-            instance_of("pushes", self.pushes, (tuple, list, np.ndarray))
-            rows = tuple(vector("pushes", row) for row in self.pushes)
-            if len(rows) != self.actions or len({len(row) for row in rows}) > 1:
-                raise InvalidArgument(f"pushes must be {self.actions} vectors of one length")
-            object.__setattr__(self, "pushes", rows)
-        if self.reward is not None and not callable(self.reward):
-            raise InvalidArgument(f"reward must be a function, got {self.reward!r}")
+        values = (
+            f"{name}={getattr(self, name)!r}"
+            for name in [*names, "may_end", "angles", "pushes", "digest"]
+        )
+        return f"SmoothSpec({', '.join(values)})"
 
     def rewards(self, states: Floats, actions: Ints, nexts: Floats) -> Floats:
         """Known rewards (n,) of moves, cut to their range."""
@@ -172,75 +158,6 @@ class SmoothSpec(_FunctionSpec):
         digest = hashlib.blake2b(self.ended(there).tobytes(), digest_size=8)
         if self.reward is not None:
             digest.update(self.rewards(here, taken, there).tobytes())
-        return digest.hexdigest()
-
-
-@dataclass(frozen=True, eq=False, repr=False)
-class SimulatedSpec(_FunctionSpec):
-    """A mixture of base models on vectors: P(. | s, a) = sum_i theta_i P_i(. | s, a).
-
-    The d simulators P_i and the reward of a new state are public. The weights theta are not; they
-    are at least 0 and add up to 1, the same at every step. Of each model, ``samples`` next states
-    are drawn at public states, from ``sampling_seed``; users' data never meet a simulator.
-    """
-
-    said = ("mixed", "samples", "sampling_seed", "digest")
-    models: tuple[VectorSampler, ...] = field(kw_only=True)  # d simulators
-    # Known mean rewards, (n,), of new states, (n, D).
-    reward: Callable[[Floats], ArrayLike] = field(kw_only=True)
-    # Next states drawn of every model, public state and action, and their seed.
-    samples: int = field(default=64, kw_only=True)
-    sampling_seed: int = field(default=0, kw_only=True)
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        models = tuple(self.models)
-        if len(models) < 2 or not all(callable(model) for model in (*models, self.reward)):
-            raise InvalidArgument("models must be two functions or more, and reward a function")
-        object.__setattr__(self, "models", models)
-        object.__setattr__(self, "samples", whole_number("samples", self.samples))
-        whole_number("sampling_seed", self.sampling_seed, least=0)
-
-    def targets(self) -> VectorTargets:
-        """Plans and queries of :class:`tacit.LinOptSampled`."""
-        from tacit.continuous.vector_targets import VectorTargets
-
-        return VectorTargets(self)
-
-    @property
-    def mixed(self) -> int:
-        """How many models and weights, d."""
-        return len(self.models)
-
-    def drawn(self, states: Floats, action: int, model: int) -> Floats:
-        """Draws of a model at public states, (n, samples, D), within the box."""
-        n, D, m = len(states), self.dimension, self.samples
-        seed = np.random.SeedSequence([self.sampling_seed, action, model])
-        here, actions = np.repeat(states, m, axis=0), np.full(n * m, action)
-        found = self.models[model](here, actions, np.random.default_rng(seed))
-        array = np.asarray(found, dtype=np.float64)
-        if array.shape != (n * m, D) or not np.isfinite(array).all():
-            raise InvalidArgument(f"models[{model}] must return finite states, {(n * m, D)}")
-        return np.clip(array, self.lows, self.highs).reshape(n, m, D)
-
-    def rewards(self, states: Floats) -> Floats:
-        """Known rewards, (...,), of new states (..., D), cut to their range; never raises."""
-        rows = states.reshape(-1, self.dimension)
-        with np.errstate(all="ignore"):
-            found = self.reward(np.clip(rows, self.lows, self.highs))
-        return _rows("reward", found, rows, *self.reward_range).reshape(states.shape[:-1])
-
-    @cached_property
-    def digest(self) -> str:
-        """A fingerprint; models and rewards are told apart by what they do at some states."""
-        rng = np.random.default_rng(0)
-        at = rng.uniform(self.lows, self.highs, (_LOOKED_AT, self.dimension))
-        digest = hashlib.blake2b(self.rewards(at).tobytes(), digest_size=8)
-        if self.ends is not None:
-            digest.update(self.ended(at).tobytes())
-        for action in range(self.actions):
-            for model in range(self.mixed):
-                digest.update(self.drawn(at, action, model).tobytes())
         return digest.hexdigest()
 
 

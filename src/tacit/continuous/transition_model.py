@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from copy import copy
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -118,6 +118,12 @@ class PolynomialFeatures:
         order = kinds, coordinates, parents, factors, np.array(self._pushed, dtype=np.int64)
         return middle, half, *map(np.ascontiguousarray, order)  # type: ignore[return-value]
 
+    @property
+    def tables(self) -> dict[str, Any]:
+        """Arrays by which :func:`tacit.published.simulators.polynomial` makes the same features."""
+        names = "middles", "halves", "kinds", "coordinates", "parents", "factors", "pushed"
+        return {"pushes": self.pushes, **dict(zip(names, self._tables, strict=True))}
+
     def __call__(self, states: Floats, actions: Ints) -> Floats:
         """Features (n, p) of finite states (n, D) and actions (n,)."""
         from tacit.continuous.agent_loops import polynomial_features
@@ -147,6 +153,7 @@ class TransitionPosterior:
     model: Floats  # (p, outputs), the posterior means
     spread: Floats  # (outputs, p, p), the posterior covariances, in squares of ``units``
     rest: Floats  # (outputs,), how much moves stray by chance, in the same; 0 unless ``chance``
+    noise: Floats  # (outputs,), the same always, as a standard deviation in their own units
 
     @classmethod
     def prior(
@@ -155,7 +162,7 @@ class TransitionPosterior:
         """Before any release."""
         p, n = features.size, len(units)
         spread = np.tile(np.diag(_variances(features)), (n, 1, 1))
-        return cls(features, units, chance, np.zeros((p, n)), spread, np.zeros(n))
+        return cls(features, units, chance, np.zeros((p, n)), spread, np.zeros(n), units)
 
     def metric(self) -> tuple[Floats, Floats, Floats]:
         """Metric and scales of the next statistic, and the outputs' relative size.
@@ -186,10 +193,12 @@ class TransitionPosterior:
         inverse, weight = np.linalg.inv(root), _WEIGHT / p
         gram, cross = moments[:p, :p], moments[:p, p:]
         energy = np.diag(moments)[p:]
+        users = max(float(users), float(np.trace(moments)))  # in matrices of trace one
         values, vectors = np.linalg.eigh(gram)
         gram = (vectors * np.maximum(values, 0.0)) @ vectors.T
         share = min(max(float(np.trace(moments[:p, :p])) / users, 0.2), 1.0)
         model, spread, rest = self.model.copy(), self.spread.copy(), self.rest.copy()
+        noise = self.noise.copy()
         # The first feature is 1: its moments are the mean of one over the squares of lengths.
         square = users / max(float((inverse @ gram @ inverse)[0, 0]), 1e-9 * users)
         for o in range(len(self.units)):
@@ -200,13 +209,22 @@ class TransitionPosterior:
                 explained -= rested * users
             prior = prior * self._believed(explained, std, expected)
             d, gain, left = self._solved(prior, gram, cross[:, o], float(energy[o]), std, users)
-            if self.chance:
-                rest[o] = min(left * (scales[o] / self.units[o]) ** 2 * square, _MOST_CHANCE)
+            strays = min(left * (scales[o] / self.units[o]) ** 2 * square, _MOST_CHANCE)
+            rest[o], noise[o] = strays * self.chance, self.units[o] * math.sqrt(strays)
             posterior = prior - gain @ gram @ prior
             even = 0.5 * (posterior + posterior.T)
             model[:, o] += root @ d * scales[o]
             spread[o] = root @ even @ root * (relative[o] / weight)
-        return replace(self, model=model, spread=spread, rest=rest)
+        return replace(self, model=model, spread=spread, rest=rest, noise=noise)
+
+    def drawn(self, draws: int, rng: np.random.Generator) -> dict[str, Floats]:
+        """Draws of the weights, (draws, p, outputs), and how far moves stray by chance."""
+        found = np.tile(self.model, (draws, 1, 1))
+        for o, unit in enumerate(self.units):
+            values, vectors = np.linalg.eigh(self.spread[o])
+            root = vectors * (unit * np.sqrt(np.maximum(values, 0.0)))
+            found[:, :, o] += rng.standard_normal((draws, len(values))) @ root.T
+        return {"weights": found, "noise": self.noise[: len(self.features.lows)]}
 
     @staticmethod
     def _solved(
@@ -386,13 +404,19 @@ class TerminationBox:
         some = (lows > self.edges[0]).any() or (highs < self.edges[1]).any()
         return (lows, highs) if some else None
 
-    def __call__(self, states: Floats) -> Bools:
-        """Whether episodes are over at states (n, D)."""
+    @property
+    def bounds(self) -> tuple[Floats, Floats]:
+        """Bounds between which episodes go on."""
         lows, highs = self.lows, self.highs
         if self.reward_range[0] < 0.0:
             # Where the box that is asked about ends, nothing else does: states may be open there.
             lows = np.where(lows > self.edges[0], lows, -np.inf)
             highs = np.where(highs < self.edges[1], highs, np.inf)
+        return lows, highs
+
+    def __call__(self, states: Floats) -> Bools:
+        """Whether episodes are over at states (n, D)."""
+        lows, highs = self.bounds
         return np.asarray(np.any((states < lows) | (states > highs), axis=1))
 
 
@@ -417,10 +441,11 @@ class TerminationRegression:
     def __call__(self, states: Floats) -> Bools:
         """Whether episodes are over at states (n, D)."""
         z = self.features(states, np.zeros(len(states), dtype=np.int64))
-        return np.asarray(z @ self._weights > _SIGN)
+        return np.asarray(z @ self.weights > _SIGN)
 
     @property
-    def _weights(self) -> Floats:
+    def weights(self) -> Floats:
+        """Of the features: episodes are over where their sum is above one half."""
         p = self.features.size
         values, vectors = np.linalg.eigh(self.moments[:p, :p])
         # A random symmetric matrix has eigenvalues up to sqrt(2 p) times its off-diagonal entries'.

@@ -129,19 +129,19 @@ def _one_hot(bins: Floats, known: Bools) -> Floats:
 
 @dataclass(frozen=True, eq=False)
 class TransitionMoments(InBall):
-    """Second moments of users' steps, of length one each, averaged over a user's steps.
+    """Second moments of users' steps, of length one for each user.
 
     A step is y = (metric f, (t - model' f) / scales), with f its features and t what it changed:
     every coordinate, and the reward from the middle of its range if ``rewards``. It is divided by
-    its length, and the part ``moments`` is the mean of y y' over the steps of a user that count: at
-    most 64, evenly spread, none that ends on the edge of the box; zeros if there is none.
+    its length, and the part ``moments`` is the mean Y of y y' over the steps of a user that count,
+    divided by its Frobenius norm: at most 64, evenly spread, none that ends on the edge of the box;
+    zeros if there is none. So users are weighed, those the most whose steps are the most diverse,
+    and nobody is clipped: a mean of real users has a norm of a quarter to a half.
 
     Formal guarantees:
-        Sensitivity sqrt(2), and 1 against zero. A mean of y y' with |y| = 1 is positive
-        semi-definite with trace 1, so its Frobenius norm is at most 1, and of two such matrices
-        <Y, Y'> >= 0, so that |Y - Y'|^2 <= |Y|^2 + |Y'|^2 <= 2, without any clip, whatever the
-        horizon is. Attained by users each of whom makes one step over and over again, with y
-        orthogonal to each other.
+        Sensitivity sqrt(2), and 1 against zero. Y is positive semi-definite, and of norm 1 or zero;
+        of two such matrices <Y, Y'> >= 0, so that |Y - Y'|^2 <= |Y|^2 + |Y'|^2 <= 2, whatever the
+        horizon is. Attained by users whose steps are all orthogonal to the other's.
     """
 
     spec: BoxSpec
@@ -183,7 +183,52 @@ class TransitionMoments(InBall):
         good = np.isfinite(lengths) & (lengths > _SHORTEST)
         y = np.where(good[:, np.newaxis], y, 0.0) / np.where(good, lengths, 1.0)[:, np.newaxis]
         y = y.reshape(n, K, y.shape[1])
-        return pack(y.swapaxes(1, 2) @ y)
+        return _of_length_one(y.swapaxes(1, 2) @ y)
+
+
+@dataclass(frozen=True, eq=False)
+class StartMoments(InBall):
+    """Second moments of first states: z z' / |z|^2 with z = (1, scaled state).
+
+    A coordinate is scaled to [-1, 1] in the box from ``lows`` to ``highs``, and cut there.
+
+    Formal guarantees:
+        Sensitivity sqrt(2), and 1 against zero, as of :class:`TransitionMoments`: matrices are
+        positive semi-definite and of length 1. Attained by users who begin in opposite corners of
+        a plane.
+    """
+
+    spec: BoxSpec
+    lows: Floats  # (D,), finite
+    highs: Floats
+    clip, apart = 1.0, ACUTE
+
+    def __post_init__(self) -> None:
+        size = self.spec.dimension + 1
+        self._sums_to(Part("moments", (size, size), symmetric=True))
+
+    def vectors(self, block: Block) -> Floats:
+        """One matrix for each user; zeros if her first step is none."""
+        steps = steps_of(block, self.spec)
+        z = (steps.states[:, 0] - self.lows) / (0.5 * (self.highs - self.lows)) - 1.0
+        z = np.concatenate([np.ones((len(z), 1)), np.clip(z, -1.0, 1.0)], axis=1)
+        z = z * steps.valid[:, :1]
+        return _of_length_one(z[:, :, np.newaxis] * z[:, np.newaxis, :])
+
+    def distribution(self, moments: Floats, std: float) -> tuple[Floats, Floats]:
+        """Mean (D,) and root of the covariance (D, D) of first states, by noisy moments."""
+        half, ones = 0.5 * (self.highs - self.lows), max(float(moments[0, 0]), std, 1e-9)
+        mean = np.clip(moments[0, 1:] / ones, -1.0, 1.0)
+        values, vectors = np.linalg.eigh(moments[1:, 1:] / ones - np.outer(mean, mean))
+        values = np.clip(values, 1e-12, 1.0)
+        root = vectors * (values / np.sqrt(values + 2.0 * std / ones))  # shrunk, as it is noisy
+        return self.lows + half * (mean + 1.0), half[:, np.newaxis] * root
+
+
+def _of_length_one(matrices: Floats) -> Floats:
+    """Packed matrices (n, m, m), each divided by its Frobenius norm; zeros stay."""
+    norms = np.sqrt((matrices**2).sum(axis=(1, 2), keepdims=True))
+    return pack(matrices / np.where(norms > 0.0, norms, 1.0))
 
 
 @dataclass(frozen=True, eq=False)

@@ -7,7 +7,8 @@ however often, costs users no privacy: privacy is closed under post-processing.
 from __future__ import annotations
 
 import os
-from typing import Any
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
 
 import gymnasium
 import numpy as np
@@ -16,19 +17,24 @@ from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 
 from tacit import published
-from tacit.privacy.budget import Guarantee
 from tacit.privacy.errors import CorruptFile, InvalidArgument
 from tacit.privacy.files import write_atomic
 from tacit.privacy.validation import whole_number
 from tacit.published.simulators import PublishedSimulator, SimulatedEpisodes
+
+if TYPE_CHECKING:
+    from tacit.privacy.budget import Guarantee
 
 Rewards = np.ndarray[Any, np.dtype[np.float64]]
 
 
 def _spaces(simulator: PublishedSimulator) -> tuple[gymnasium.Space[Any], gymnasium.Space[Any]]:
     """Spaces of observations and of actions."""
-    states = len(simulator.stored["start"])
-    return spaces.Discrete(states), spaces.Discrete(simulator.n_actions)
+    stored = simulator.stored
+    if "lows" in stored:
+        box = spaces.Box(stored["lows"], stored["highs"], dtype=np.float64)
+        return box, spaces.Discrete(simulator.n_actions)
+    return spaces.Discrete(len(stored["start"])), spaces.Discrete(simulator.n_actions)
 
 
 class SimulatorEnv(gymnasium.Env[Any, Any]):
@@ -39,7 +45,6 @@ class SimulatorEnv(gymnasium.Env[Any, Any]):
     horizon.
 
     Attributes:
-        guarantee: Of the releases, for every user; ``None`` if they were not private.
         facts: All that the file says of itself: agent, spec, users, releases, its hash.
         simulator: The model, which needs NumPy alone.
     """
@@ -51,10 +56,16 @@ class SimulatorEnv(gymnasium.Env[Any, Any]):
             raise ValueError("it is a published policy, and no simulator")
         self.metadata = {"render_modes": []}
         self._data, self.simulator, self.facts = data, loaded, published.about(data)
-        promise = self.facts.get("guarantee")
-        self.guarantee = None if promise is None else Guarantee.from_dict(promise)
         self.observation_space, self.action_space = _spaces(loaded)
         self._episodes: SimulatedEpisodes | None = None
+
+    @cached_property
+    def guarantee(self) -> Guarantee | None:
+        """Of the releases, for every user; ``None`` if they were not private."""
+        from tacit.privacy.budget import Guarantee  # the rest needs NumPy and Gymnasium alone
+
+        promise = self.facts.get("guarantee")
+        return None if promise is None else Guarantee.from_dict(promise)
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
@@ -98,12 +109,17 @@ class SimulatorVectorEnv(VectorEnv[Any, Any, Any]):
 
     def __init__(self, env: SimulatorEnv, episodes: int) -> None:
         self.num_envs = whole_number("episodes", episodes)
-        self.simulator, self.guarantee, self.facts = env.simulator, env.guarantee, env.facts
+        self.env, self.simulator, self.facts = env, env.simulator, env.facts
         self.metadata = {"render_modes": [], "autoreset_mode": AutoresetMode.NEXT_STEP}
         self.single_observation_space = env.observation_space
         self.single_action_space = env.action_space
         self.observation_space = batch_space(env.observation_space, episodes)
         self.action_space = batch_space(env.action_space, episodes)
+
+    @property
+    def guarantee(self) -> Guarantee | None:
+        """Of the releases, for every user; ``None`` if they were not private."""
+        return self.env.guarantee
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None

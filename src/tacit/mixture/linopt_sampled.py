@@ -130,25 +130,22 @@ class StateTargets:
 
 
 class LinOptSampled(FiniteAlgorithm[BlockSums]):
-    """Value-targeted regression without a table of the models; states are numbers or vectors.
+    """Value-targeted regression without a table of the models.
 
     Idea: the paper's regression needs of the features only phi(s, a) = (E_i V(s'))_i, the expected
     next value under each base model. Next states that the models drew once, publicly, are enough
-    for that and for optimistic plans, so S may be tens of thousands. On vectors, value functions
-    are linear in a kernel's features, and what models expect is fitted to draws at public states.
+    for that and for optimistic plans, so S may be tens of thousands.
 
     Private statistics: value-targeted sums of every block, once, with the whole budget and the
-    values of the plan that was public when the block began. ``spec.targets()`` makes plans and
-    sums: :class:`StateTargets`, or that of a :class:`~tacit.continuous.spec.SimulatedSpec`.
+    values of the plan that was public when the block began.
 
     Guarantee: that of its curator; see ``guarantee``.
 
     Deviations from the paper: Monte Carlo means over public draws in place of integrals; one
-    release per block of a schedule; sums of all steps are pooled; rewards must be known; plans on
-    vectors are discounted, one for all steps; constants are practical.
+    release per block of a schedule; sums of all steps are pooled; rewards must be known; constants
+    are practical.
 
-    Cost: H sweeps per block over what the models drew, at most S A d ``samples`` numbers; on
-    vectors, some hundred products with A d m numbers per public state.
+    Cost: H sweeps per block over what the models drew, at most S A d ``samples`` numbers.
     """
 
     name = "linopt_sampled"
@@ -158,9 +155,7 @@ class LinOptSampled(FiniteAlgorithm[BlockSums]):
 
     def __init__(self, problem: Problem, options: OptimismOptions) -> None:
         if not hasattr(problem.spec, "targets"):
-            raise InvalidArgument(
-                f"spec must be a SampledSpec or a SimulatedSpec, got {type(problem.spec).__name__}"
-            )
+            raise InvalidArgument(f"spec must be a SampledSpec, got {type(problem.spec).__name__}")
         self.targets: Any = problem.spec.targets()
         super().__init__(problem, options)
 

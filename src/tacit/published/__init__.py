@@ -41,17 +41,10 @@ from .policies import (
     draw,
 )
 from .reading import FORMAT, MOST_BYTES, about, check, check_mixed, contents, digest, load, signer
-from .simulators import FiniteSimulator, PublishedSimulator, SimulatedEpisodes
+from .simulators import FiniteSimulator, MoveSimulator, PublishedSimulator, SimulatedEpisodes
 from .trials import PublishedTrial, TrialHistory
 
 __all__ = ["FORMAT", "MOST_BYTES", "about", "check", "check_mixed", "contents", "digest", "draw"]
-__all__ += [
-    "FiniteSimulator",
-    "Published",
-    "PublishedGains",
-    "PublishedMixed",
-    "PublishedPolicy",
-    "PublishedSimulator",
-    "SimulatedEpisodes",
-]
-__all__ += ["PublishedTrial", "PublishedValues", "TrialHistory", "load", "signer"]
+__all__ += ["FiniteSimulator", "MoveSimulator", "Published", "PublishedGains", "PublishedMixed"]
+__all__ += ["PublishedPolicy", "PublishedSimulator", "PublishedTrial", "PublishedValues"]
+__all__ += ["SimulatedEpisodes", "TrialHistory", "load", "signer"]

@@ -6,6 +6,12 @@ episodes move and pay; its ``model`` says of which:
 * ``"finite"``: ``transitions`` (K, L, S, A, S), ``rewards`` (K, L, S, A), which are means,
   ``start`` (S,), and ``known`` (L, S, A), how far a cell was visited, from 0 to 1. Of L rows of
   steps the first is that of all steps before the last L - 1.
+* ``"moves"``, of vectors: ``weights`` (K, p, D + 1) of features, for what a step changes and for
+  the reward, from the middle of ``reward_range``; ``noise`` (D,); the box ``lows`` and ``highs``,
+  ``angles``, and the features: ``middles`` and ``halves`` of coordinates, ``pushes`` (A, k), and
+  tables (:func:`polynomial`). Episodes go on between ``going_lows`` and ``going_highs``, and where
+  ``signs`` of features of the state are at most one half. First states are normal around ``start``
+  with ``spread`` (D, D).
 
     simulator = published.load("sim.npz")
     episodes = simulator.begin(100, numpy.random.default_rng(0))  # each in one draw of the model
@@ -143,6 +149,83 @@ class FiniteSimulator(PublishedSimulator):
             raise ValueError("rewards must be finite, and known from 0 to 1")
 
 
+class MoveSimulator(PublishedSimulator):
+    """Draws of a model of smooth moves, rewards and ends, on vectors."""
+
+    arrays = ("weights", "noise", "reward_range", "lows", "highs", "angles", "pushes", "start")
+    arrays += ("spread", "going_lows", "going_highs", "signs", "middles", "halves", "kinds")
+    arrays += ("coordinates", "parents", "factors", "pushed")
+
+    @property
+    def draws(self) -> int:
+        """How many models there are."""
+        return len(self.stored["weights"])
+
+    def first(self, drawn: Ints, rng: np.random.Generator) -> NDArray[Any]:
+        """Normal states, cut to where episodes go on."""
+        s = self.stored
+        away = rng.standard_normal((len(drawn), len(s["start"]))) @ s["spread"].T
+        lows, highs = (
+            np.maximum(s["lows"], s["going_lows"]),
+            np.minimum(s["highs"], s["going_highs"]),
+        )
+        return np.clip(s["start"] + away, lows, highs)
+
+    def move(self, at: SimulatedEpisodes, actions: NDArray[Any]) -> Moves:
+        """Moves and rewards by the draws' weights, and the same noise in all."""
+        s, states = self.stored, at.states
+        (low, high), D = s["reward_range"], states.shape[1]
+        f = polynomial(states, s["pushes"][actions.astype(np.int64)], s)
+        said = np.einsum("np,npo->no", f, s["weights"][at.drawn])
+        half = 0.5 * (s["highs"] - s["lows"])
+        moved = said[:, :D] + s["noise"] * at.rng.standard_normal(states.shape)
+        nexts = states + np.clip(moved, -half, half)
+        turns = s["angles"].astype(np.int64)
+        nexts[:, turns] = (nexts[:, turns] + np.pi) % (2.0 * np.pi) - np.pi
+        nexts = np.clip(nexts, s["lows"], s["highs"])
+        ended = ((nexts < s["going_lows"]) | (nexts > s["going_highs"])).any(axis=1)
+        if s["signs"].any():
+            ended |= polynomial(nexts, np.zeros((len(nexts), 0)), s) @ s["signs"] > 0.5
+        paid = np.clip(said[:, D] + 0.5 * (low + high), low, high)
+        return nexts, paid, ended, np.ones(len(paid), dtype=np.bool_)
+
+    def check(self) -> None:
+        """Raises a ValueError that names what is wrong with the arrays."""
+        s = self.stored
+        K, p, outputs = s["weights"].shape
+        D, fits = outputs - 1, K > 0
+        for name in ("start", "noise", "lows", "highs", "going_lows", "going_highs", "middles"):
+            fits = fits and s[name].shape == (D,) and not np.isnan(s[name]).any()
+        k, m = s["pushes"].shape[1], len(s["parents"])
+        fits = fits and len(s["pushes"]) == self.n_actions and p == m + k * len(s["pushed"])
+        fits = fits and s["spread"].shape == (D, D) and s["signs"].shape == (m,)
+        finite = (name for name in self.arrays if not name.startswith("going"))
+        if not fits or not all(np.isfinite(s[name]).all() for name in finite):
+            raise ValueError("arrays of a simulator of moves must be finite, and fit each other")
+        for name, most in (("parents", m), ("factors", len(s["kinds"])), ("coordinates", D)):
+            table = s[name]
+            if table.dtype.kind not in "iu" or table.min() < 0 or table.max() >= most:
+                raise ValueError(f"{name} must be whole numbers from 0 to {most - 1}")
+
+
+def polynomial(states: Floats, pushes: Floats, tables: Arrays) -> Floats:
+    """Features (n, p) of states (n, D) under pushes (n, k).
+
+    Factor j is coordinate ``coordinates[j]``, scaled and cut at 2 (``kinds`` 0), its sine (1) or
+    its cosine (2). The first feature is 1, feature i that of ``parents[i]`` times ``factors[i]``;
+    those of the numbers ``pushed`` come again, times each push.
+    """
+    kinds, x = tables["kinds"], states[:, tables["coordinates"]]
+    at = tables["coordinates"]
+    z = np.clip((x - tables["middles"][at]) / tables["halves"][at], -2.0, 2.0)
+    z = np.where(kinds == 0, z, np.where(kinds == 1, np.sin(x), np.cos(x)))
+    own = np.ones((len(states), len(tables["parents"])))
+    for i in range(1, own.shape[1]):
+        own[:, i] = own[:, tables["parents"][i]] * z[:, tables["factors"][i]]
+    times = pushes[:, :, np.newaxis] * own[:, np.newaxis, tables["pushed"]]
+    return np.concatenate([own, times.reshape(len(states), -1)], axis=1)
+
+
 def _cumulative(rows: NDArray[Any]) -> Floats:
     """Chances of this or an earlier outcome; above all uniforms from the last possible one on."""
     sums: Floats = np.cumsum(rows, axis=-1, dtype=np.float64)
@@ -151,7 +234,7 @@ def _cumulative(rows: NDArray[Any]) -> Floats:
     return sums
 
 
-MODELS = {"finite": FiniteSimulator}
+MODELS: dict[str, Any] = {"finite": FiniteSimulator, "moves": MoveSimulator}
 _METADATA = {"format", "version", "kind", "model", "horizon", "n_actions", "about", "hash"}
 _METADATA |= {"ledger_line", "ledger_head", "signatures"}
 
