@@ -472,15 +472,8 @@ _LARGE: Columns = {
 SIMULATORS = Study(
     "simulators",
     ("world", "map", "users"),
-    (_large(("currents", "none"), "currents:seed=SEED", "linopt_sampled", 100_000),),
-    _LARGE,
-)
-KERNELS = Study(
-    "kernels",
-    ("world", "map", "users"),
     (
-        _large(("line", "quadrature"), "line", "kernel_lsvi", 10_000),
-        _large(("trap", "quadrature"), "trap", "kernel_lsvi", 10_000),
+        _large(("currents", "none"), "currents:seed=SEED", "linopt_sampled", 100_000),
         _large(("gusts", "quadrature"), "gusts:seed=SEED", "linopt_sampled", 20_000),
     ),
     _LARGE,

@@ -125,19 +125,6 @@ def FittedFunctionalQ(
     baseline: Any = None,
     holdout: float = 0.0,
 ) -> Agent: ...
-def KernelLSVI(
-    spec: Any,
-    users: int,
-    privacy: Privacy,
-    *,
-    schedule: str | Schedule = "auto",
-    seed: int | None = 0,
-    noise_seed: int | None = None,
-    store: Store | str | PathLike[str] = "",
-    name: str = "run",
-    baseline: Any = None,
-    holdout: float = 0.0,
-) -> Agent: ...
 def LSVIUCB(
     spec: Any,
     users: int,
@@ -378,7 +365,6 @@ __all__ = [
     "InvalidArgument",
     "JointCurator",
     "JointDP",
-    "KernelLSVI",
     "LSVIUCBPlusPlus",
     "Layout",
     "LinOptPO",

@@ -39,7 +39,6 @@ BUILT_IN = {
     "certainty_equivalence": "tacit.lq.certainty_equivalence:CertaintyEquivalence",
     "concurrent_psrl": "tacit.tabular.concurrent_psrl:ConcurrentPSRL",
     "fitted_functional_q": "tacit.continuous.fitted_functional_q:FittedFunctionalQ",
-    "kernel_lsvi": "tacit.continuous.kernel_lsvi:KernelLSVI",
     "linear_posterior": "tacit.linear.linear_posterior:LinearPosterior",
     "linopt_po": "tacit.mixture.linopt_po:LinOptPO",
     "linopt_sampled": "tacit.mixture.linopt_sampled:LinOptSampled",

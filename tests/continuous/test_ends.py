@@ -1,6 +1,5 @@
 """An end is worth what is earned after it, nothing, to every agent; a time limit is no end."""
 
-import math
 from dataclasses import replace
 from typing import Any
 
@@ -8,15 +7,11 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from tacit import FittedFunctionalQ, KernelLSVI, LinOptSampled, NonPrivate, check_statistic
+from tacit import FittedFunctionalQ, LinOptSampled, NonPrivate
 from tacit.continuous import BoxSpec, QPolicy, SimulatedSpec
 from tacit.continuous.kernel_features import Quadrature
-from tacit.continuous.kernel_lsvi import EmbeddingSums
 from tacit.continuous.worlds import VectorWorld, roll_out
 from tacit.data.episodes import VectorEpisodes
-from tacit.privacy.budget import Relation
-from tacit.privacy.statistic import Block
-from tests.continuous.blocks import block
 
 Floats = NDArray[np.float64]
 H = 50
@@ -71,7 +66,6 @@ MAP = Quadrature((0.0,), (1.0,), nodes=7)
         lambda spec: FittedFunctionalQ(spec, 100, NONE),
         lambda spec: FittedFunctionalQ(replace(spec, features=MAP), 100, NONE),
         lambda spec: FittedFunctionalQ(spec, 100, NONE, serve="all"),
-        lambda spec: KernelLSVI(spec, 300, NONE),
     ],
 )
 def test_keeps_away_from_an_end_that_pays_well(make: Any) -> None:
@@ -102,37 +96,3 @@ def test_simulators_know_ends() -> None:
             agent.learn(world.simulate(agent.policy, agent.block_users, rng))
         values.append(world.value(agent.greedy_policy))
     assert values[0] > 20.0 > 10.0 > values[1]
-
-
-SHORT = BoxSpec((0.0,), (1.0,), actions=2, horizon=4, may_end=True)
-Z = Quadrature((0.0,), (1.0,), lengthscale=0.5, nodes=3)
-
-
-def users(rng: np.random.Generator, count: int) -> Block:
-    """Half of them stay where they are, with one action for ever and rewards at the middle."""
-    states, still = rng.random((count, 5, 1)), rng.random(count) < 0.5
-    actions, rewards = rng.integers(2, size=(count, 4)), rng.random((count, 4))
-    lengths = rng.integers(1, 6, size=count)
-    states[still], actions[still], rewards[still] = states[still][:, :1], actions[still][:, :1], 0.5
-    lengths[still] = 5
-    return block(states, lengths, actions, rewards)
-
-
-def test_sums_of_moves_into_an_end_withstand_attacks() -> None:
-    statistic = EmbeddingSums(SHORT, Z, clip=2.5)
-    check_statistic(statistic, users, users=100, rounds=30, attained=0.98)
-    assert statistic.l2(Relation.REPLACE_ONE) == pytest.approx(2.5 * math.sqrt(2.0))
-
-
-def test_at_an_end_features_vanish() -> None:
-    data = users(np.random.default_rng(0), 20)
-    statistic = EmbeddingSums(SHORT, Z, clip=1e6)
-    found = statistic.layout.unpack(statistic.vectors(data).sum(axis=0))["moves"]
-    expected = np.zeros((2, 3, 4))
-    for i in range(20):
-        for t in range(min(4, data["lengths"][i])):
-            z, after = Z(data["states"][i, t]), Z(data["states"][i, t + 1])
-            over = t + 1 == data["lengths"][i]
-            d = np.append(after * (not over) - z, over)
-            expected[data["actions"][i, t]] += np.outer(z, d)
-    assert found == pytest.approx(expected)

@@ -1,6 +1,5 @@
-"""Kernels as feature maps, what is asked on them, and the agents that learn with them."""
+"""Kernels as feature maps, what is asked on them, and the agent that learns with them."""
 
-import math
 from functools import partial
 from typing import Any
 
@@ -9,17 +8,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from research.worlds import cartpole, gusts
-from tacit import Block, JointDP, KernelLSVI, LinOptSampled, LocalDP, NonPrivate, Relation
+from research.worlds import gusts
+from tacit import Block, JointDP, LinOptSampled, NonPrivate
 from tacit.continuous import Quadrature, SimulatedSpec, line
-from tacit.continuous.kernel_lsvi import EmbeddingSums
 from tacit.continuous.vector_targets import TargetedMoves
 from tacit.numerics.regression import helmert
 from tacit.privacy.errors import InvalidArgument
 from tacit.simulation.run import run
 from tacit.testing.check_agent import check_agent
 from tacit.testing.check_statistic import check_statistic
-from tests.continuous.test_statistics import SPEC, users
+from tests.continuous.test_statistics import users
 
 JOINT = JointDP(1.0, 1e-6)
 MAPS = [
@@ -60,29 +58,6 @@ def extreme(rng: np.random.Generator, count: int) -> Block:
     return Block(count, arrays)
 
 
-class TestEmbeddingSums:
-    def test_sensitivity_holds_and_is_attained(self) -> None:
-        statistic = EmbeddingSums(SPEC, Z, clip=2.5)
-        check_statistic(statistic, extreme, users=100, rounds=30, attained=0.98)
-        assert statistic.l2(Relation.REPLACE_ONE) == pytest.approx(2.5 * math.sqrt(2.0))
-
-    def test_without_a_clip_they_are_plain_sums(self) -> None:
-        statistic, block = EmbeddingSums(SPEC, Z, clip=1e6), users(np.random.default_rng(0), 20)
-        parts = statistic.layout.unpack(statistic.vectors(block).sum(axis=0))
-        gram, moves, paid = np.zeros((2, 3, 3)), np.zeros((2, 3, 3)), np.zeros((2, 3))
-        for i in range(20):
-            for t in range(4):
-                if t + 1 >= block["lengths"][i]:
-                    continue
-                z, after = Z(block["states"][i, t]), Z(block["states"][i, t + 1])
-                a, r = block["actions"][i, t], block["rewards"][i, t]
-                gram[a] += np.outer(z, z)
-                moves[a] += np.outer(z, after - z)
-                paid[a] += z * (r - 0.25) / 0.25
-        for name, expected in (("gram", gram), ("moves", moves), ("rewards", paid)):
-            assert parts[name] == pytest.approx(expected)
-
-
 def moves(clip: float = 2.0) -> TargetedMoves:
     spec = SimulatedSpec(
         (0.0,), (1.0,), 2, 4, models=(lambda s, a, g: s, lambda s, a, g: 1 - s), reward=_paid
@@ -101,28 +76,6 @@ def _paid(states: Any) -> Any:
 class TestTargetedMoves:
     def test_sensitivity_holds_and_is_attained(self) -> None:
         check_statistic(moves(), extreme, users=100, rounds=30, attained=0.95)
-
-
-class TestKernelLSVI:
-    def test_it_reaches_nine_tenths_on_the_line(self) -> None:
-        """At epsilon 1 with 3,000 users, serving them: all of 6 seeds did."""
-        world = line()
-        agent = KernelLSVI(world.spec, 3_000, JOINT, noise_seed=3, seed=3)
-        result = run(agent, world, seed=3, progress=False)
-        gap = world.optimal_value - world.baseline_value
-        assert result.values[-2] > world.baseline_value + 0.9 * gap
-
-    @pytest.mark.slow
-    @pytest.mark.parametrize("privacy", [JOINT, LocalDP(1.0, 1e-6)])
-    def test_it_passes_check_agent(self, privacy: Any) -> None:
-        make = partial(KernelLSVI, privacy=privacy, schedule="fixed:size=30")
-        check_agent(make, line(horizon=4), users=90)
-
-    def test_what_it_cannot_do_is_refused(self) -> None:
-        with pytest.raises(InvalidArgument, match="lows and highs must be finite"):
-            KernelLSVI(cartpole().spec, 10, NonPrivate())
-        with pytest.raises(InvalidArgument, match="no 1-norm"):
-            KernelLSVI(line().spec, 10, JointDP(1.0, 0.0), noise_seed=0)
 
 
 class TestSimulators:

@@ -39,7 +39,6 @@ ROWS = [
     ("certainty_equivalence", SYSTEM, 2_000, {}),
     ("fitted_functional_q", LINE, 300, {}),
     ("fitted_functional_q", LINE, 2_000, {"serve": "all"}),
-    pytest.param("kernel_lsvi", LINE, 1_000, {}, marks=pytest.mark.slow),
 ]
 
 

@@ -73,8 +73,6 @@ _TABLE: tuple[tuple[str, str, int, str], ...] = (
             ("fitted_functional_q:serve=all", LINE, 200),
         )
     ),
-    ("kernel_lsvi", LINE, 200, "none"),
-    ("kernel_lsvi", LINE, 2_000, "joint, local"),
     ("certainty_equivalence", SYSTEM, 1_000, "none, joint, local, ids, reports"),
     ("certainty_equivalence", "dosing", 1_000, "joint"),
     ("fitted_functional_q", LINE, 200, "none, joint"),

@@ -14,7 +14,6 @@ _RESUMED = {
     "concurrent_psrl | riverswim:states=4,horizon=6 | 5000 | joint",
     "certainty_equivalence | random_system:n=2,d=1,horizon=5,seed=500 | 1000 | ids",
     "fitted_functional_q | plane:horizon=10 | 64 | joint",
-    "kernel_lsvi | line:horizon=8 | 2000 | joint",
 }
 """Of these the tests resume a store too; ``python -m tests.golden.record`` does of all."""
 
