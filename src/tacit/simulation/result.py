@@ -13,11 +13,10 @@ from __future__ import annotations
 
 import math
 import os
-import secrets
 import textwrap
-import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from types import NoneType
 from typing import Any, TypeAlias
 
@@ -25,7 +24,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from tacit.privacy.budget import Guarantee
-from tacit.privacy.errors import CorruptFile, InvalidArgument, TacitWarning
+from tacit.privacy.errors import CorruptFile, InvalidArgument
 from tacit.privacy.files import MALFORMED, only_numbers
 from tacit.privacy.validation import instance_of, whole_number
 
@@ -88,29 +87,23 @@ class Digests(Mapping[str, str]):
     """Digests that are made when they are first looked at; it is pickled as a plain dict."""
 
     def __init__(self, make: Callable[[], Mapping[str, str]]) -> None:
-        self._make, self._known = make, dict[str, str]()
+        self._make = make
 
-    def _all(self) -> dict[str, str]:
-        if not self._known:
-            try:
-                self._known = dict(self._make())
-            except InvalidArgument as error:  # a run that was made is not lost
-                warnings.warn(f"the run is like no other: {error}", TacitWarning, stacklevel=3)
-                self._known = dict.fromkeys(("world", "agent"), secrets.token_hex(8))
-            del self._make  # and with it the agent
-        return self._known
+    @cached_property
+    def _all(self) -> Mapping[str, str]:
+        return self._make()
 
     def __getitem__(self, name: str) -> str:
-        return self._all()[name]
+        return self._all[name]
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._all())
+        return iter(self._all)
 
     def __len__(self) -> int:
-        return len(self._all())
+        return len(self._all)
 
     def __reduce__(self) -> Any:
-        return dict, (self._all(),)
+        return dict, (dict(self._all),)
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)

@@ -71,6 +71,10 @@ Callback: TypeAlias = Callable[[Event], object]
 """Is called at every release, in the process of the run; what it raises ends the run."""
 
 
+def _silent(_: Event) -> None:
+    """The callback of a second run, of which the log says nothing."""
+
+
 def run(
     agent: Any,
     world: World | str,
@@ -109,7 +113,7 @@ def run(
     (-13.0, 'ucbvi')
     """
     seed, world, make = seed_of(seed), _the_world(world), None
-    control = isinstance(agent, str) if control is None else flag("control", control)
+    control = isinstance(agent, str) if control is None else bool(control)
     if isinstance(agent, str):
         agent, make = _made(agent, world, seed, users, privacy)
     elif users is not None or privacy is not None:
@@ -138,38 +142,39 @@ def run(
     served, values, greedy_values = [0], list[float](), list[float]()
     spent = dict.fromkeys(("evaluate", "simulate", "learn", "control"), 0.0)
 
-    def valued(policy: Any) -> tuple[float, Any]:
-        """The value of a policy, and that policy in the world's labels."""
-        own = policy if users_world is None else users_world.translated(policy)[0]
-        if (key := _fingerprint(policy)) is None or key not in known:
-            parts = own.components if isinstance(own, PolicyMixture) else (own,)
-            own_values = [float(world.value(part)) for part in parts]
-            known[key] = own_values[0] if len(parts) == 1 else float(own.weights @ own_values)
-        return known[key], own
+    def valued(*policies: Any) -> tuple[list[float], Any]:
+        """Values of policies, and the first of them in the world's labels."""
+        keys, found = [_fingerprint(each) for each in policies], list[float]()
+        own = [*policies] if users_world is None else users_world.translated(*policies)
+        for key, each in zip(keys, own, strict=True):
+            if key is None or key not in known:
+                parts = each.components if isinstance(each, PolicyMixture) else (each,)
+                own_values = [float(world.value(part)) for part in parts]
+                known[key] = own_values[0] if len(parts) == 1 else float(each.weights @ own_values)
+            found.append(known[key])
+        return found, own[0]
 
     def published(policy: Any, greedy: Any) -> Any:
-        """The policy that serves users now, in the world's labels; tells its and the other's value.
-
-        The other is the greedy policy beside it.
-        """
-        (value, own), (greedy_value, _) = valued(policy), valued(greedy)
-        values.append(value)
-        greedy_values.append(greedy_value)
+        """The policy that serves users now, in the world's labels; tells of both."""
+        both, own = valued(policy, greedy)
+        for kept, one in zip((values, greedy_values), both, strict=True):
+            kept.append(one)
         facts = name, world.name, seed, len(values) - 1, served[-1]
         found = values[-1], greedy_values[-1]
         words = "%s on %s, seed %d: release %d after %d users, value %.4g, greedy %.4g"
-        LOGGER.info(words, *facts, *found)
+        if callback is not _silent:
+            LOGGER.info(words, *facts, *found)
         if callback is not None:
             callback(Event(*facts, policy, greedy, *found))
         return own
 
-    algorithm = getattr(agent, "algorithm", None)
+    algorithm: Any = getattr(agent, "algorithm", None)
     # One that goes on with what others learnt has none.
     asked = control and agent.privacy.private and isinstance(algorithm, Algorithm)
     beside = dict[str, float]()
     if asked and not agent.progress.all_served:
         own_seed = noise_seed(seed, _CONTROL)
-        beside = noise_alone(algorithm, own_seed, lambda policy: valued(policy)[0])
+        beside = noise_alone(algorithm, own_seed, lambda policy: valued(policy)[0][0])
         spent["control"] = time.perf_counter() - begun
     with progress_bar(f"{name} on {world.name}", agent.users, progress) as advance:
         while (block := agent.block_users) > 0:
@@ -209,7 +214,7 @@ def run(
         second, factor = stronger(algorithm, noise_seed(seed))
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", TacitWarning)
-            other = run(second, world, seed, progress)
+            other = run(second, world, seed, progress, callback=_silent)
         result = replace(result, control=beside | users_needed(result, other, factor))
     return result
 
