@@ -14,6 +14,7 @@ from tacit.core.monitor import monitor
 from tacit.core.problem import Schedule
 from tacit.data.episodes import Episodes, VectorEpisodes
 from tacit.data.episodes import validate_episodes as validate
+from tacit.gym.simulators import load_simulator
 from tacit.privacy import distributed, local
 from tacit.privacy.budget import Budget, Guarantee, Relation
 from tacit.privacy.counters import counter
@@ -409,6 +410,7 @@ __all__ = [
     "gym",
     "learn_offline",
     "linear",
+    "load_simulator",
     "local",
     "lq",
     "make_agent",

@@ -37,7 +37,7 @@ def test_version_and_help():
     assert "Did you mean 'run'" in one_line(call("runn"))
     # Brackets are not taken for markup.
     assert '"none"]' in call("sweep", "--help").stdout
-    assert len(typer.main.get_command(cli.app).commands) == 13
+    assert len(typer.main.get_command(cli.app).commands) == 14
 
 
 def test_the_doctor_finds_this_machine_well_and_says_what_is_broken(monkeypatch):

@@ -1,4 +1,4 @@
-"""``tacit policy``: what a published file says of itself, whether it is whole, and what changed."""
+"""``tacit policy`` and ``tacit simulate``: published files, and private simulators of runs."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from tacit.cli import terminal
-from tacit.cli.terminal import asked, command, given, print_facts, print_json, print_table, say
+from tacit.cli.terminal import asked, command, count, flag, given, print_facts, print_json, say
 from tacit.privacy.errors import CorruptFile
 
 _File = Annotated[str, given("POLICY", "A published policy.")]
@@ -60,9 +60,34 @@ def _diff(
         say(f"{versions} differ in {len(found['cells'])} of {found['of']} steps and states:")
         titles = ("step", "state", "first", "second")
         cells = found["cells"][:40]
-        print_table(titles, [[str(cell[title]) for title in titles] for cell in cells])
+        terminal.print_table(titles, [[str(cell[title]) for title in titles] for cell in cells])
     if not found["same"]:
         raise typer.Exit(1)
+
+
+@command()
+def _simulate(
+    store: terminal.Store,
+    out: Annotated[str, asked("FILE", "Where to write the simulator, an npz archive.", "--out")],
+    run: Annotated[str, asked("NAME", "Which run of the store; needed if it has several.")] = "",
+    draws: Annotated[int, count("Models of the posterior.")] = 64,
+    seed: Annotated[int, count("Seed of the draws.", least=0)] = 0,
+    force: Annotated[bool, flag("Also of a simulation, which protects nobody.", "--force")] = False,
+) -> None:
+    import tacit
+    from tacit.store import schema
+    from tacit.store.store import rows_of
+
+    terminal.check_writable("--out", out)
+    with terminal.open_store(store) as opened:
+        with opened.read() as db:
+            names = [row.run for row in rows_of(db, schema.runs, "run")]
+        name = run or (names[0] if len(names) == 1 else "run")
+        env = tacit.open(opened, name).simulator(draws, seed)
+        env.save(out, force=force)
+    users, found = env.facts["users"], env.facts["hash"][:16]
+    say(f"{out}: {draws} draws of a model of {users:,} users, {found}...")
+    say(str(env.guarantee) if env.guarantee else "No privacy: it promises nothing.")
 
 
 def _read(file: str) -> tuple[Any, dict[str, Any]]:

@@ -174,14 +174,7 @@ class FittedFunctionalQ(BoxAlgorithm[FittedFunctionalQState]):
     def learn(
         self, state: FittedFunctionalQState, plan: Plan, block: BlockInfo, rng: np.random.Generator
     ) -> Queries[FittedFunctionalQState]:
-        """Where users were and then one query per sweep; or one, where they are served.
-
-        Args:
-            state: What is known.
-            plan: That the users followed.
-            block: How many they are.
-            rng: Not used.
-        """
+        """Where users were and then one query per sweep; or one, where they are served."""
         if state.filter is not None:
             return self._correct(state, state.filter, plan, block)
         return self._sweep(state, block) if self.exploring(block) else self._serve(state, block)
@@ -253,14 +246,7 @@ class FittedFunctionalQ(BoxAlgorithm[FittedFunctionalQState]):
         at: Progress,
         rng: np.random.Generator,
     ) -> Plan:
-        """The policy that users follow, and the best actions by Q.
-
-        Args:
-            state: What is known.
-            last: The plan before, if any.
-            at: Blocks so far.
-            rng: Draws preferences among equal values.
-        """
+        """The policy that users follow, and the best actions by Q."""
         if last is None:
             first = self.behaviour()
             return Plan(first, first)

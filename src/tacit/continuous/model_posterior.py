@@ -108,14 +108,7 @@ class ModelPosterior(BoxAlgorithm[ModelPosteriorState]):
     def learn(
         self, state: ModelPosteriorState, plan: Plan, block: BlockInfo, rng: np.random.Generator
     ) -> Queries[ModelPosteriorState]:
-        """Moments of steps; and of the first block before that how far states move.
-
-        Args:
-            state: What is known.
-            plan: That the users followed.
-            block: How many they are.
-            rng: Not used.
-        """
+        """Moments of steps; and of the first block before that how far states move."""
         moves, ends, left = state.moves, state.ends, 1.0
         if moves is None:
             release = yield Query(self._how_far(), share=SCALES)
@@ -181,14 +174,7 @@ class ModelPosterior(BoxAlgorithm[ModelPosteriorState]):
     def plan(
         self, state: ModelPosteriorState, last: Plan | None, at: Progress, rng: np.random.Generator
     ) -> Plan:
-        """The best actions by values in the model, and the policy that serves, which explores.
-
-        Args:
-            state: What is known.
-            last: The plan before, if any: values are iterated on from there.
-            at: Blocks so far.
-            rng: Draws preferences among equal values.
-        """
+        """The best actions by values in the model, and the policy that serves, which explores."""
         if state.moves is None:
             first = self.behaviour()
             return Plan(first, first)

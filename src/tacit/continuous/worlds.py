@@ -61,14 +61,7 @@ class VectorWorld(ABC):
     def simulate(
         self, policy: QPolicy, users: int, rng: np.random.Generator, form: Form = "episodes"
     ) -> VectorEpisodes | Block:
-        """A block of users who follow a policy, the same in both forms.
-
-        Args:
-            policy: That they follow.
-            users: How many.
-            rng: Draws them.
-            form: ``"episodes"``, or ``"streamed"``: some thousand are in memory at a time.
-        """
+        """A block of users who follow a policy, the same in both forms."""
         one_of("form", form, ("episodes", "streamed"))
         self.check_policy(policy)
         users = check_users(users)

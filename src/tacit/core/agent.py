@@ -15,6 +15,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any, final
 
+import numpy as np
 from numpy.typing import ArrayLike
 
 from tacit.core import late
@@ -35,7 +36,7 @@ from tacit.privacy.models import Privacy, check_alike
 from tacit.privacy.noise import Uncopyable, new_lock, refuse_within
 from tacit.privacy.reading import as_numbers
 from tacit.privacy.statistic import Block, Statistic
-from tacit.privacy.validation import instance_of
+from tacit.privacy.validation import instance_of, seed_of, whole_number
 from tacit.store import ledger, runs, schema
 from tacit.store.runs import Answer
 from tacit.store.store import Store, change_rows, rows_of
@@ -351,6 +352,36 @@ class Agent(Uncopyable):
             with self.store.read() as db:
                 facts["ledger_line"], facts["ledger_head"] = ledger.head(db)
             publish_with(self.greedy_policy if greedy else self.policy, path, facts)
+
+    def simulator(self, draws: int = 64, seed: int = 0) -> Any:
+        """The released model as an environment of Gymnasium: anything may be trained in it.
+
+        A :class:`~tacit.gym.simulators.SimulatorEnv`; the ledger has the hash of its file.
+
+        Formal guarantees:
+            Plain differential privacy, with the run's epsilon and delta. The model is a function of
+            releases and of public facts, so whatever is trained in it, or read from it, costs users
+            nothing. A test of the result on their own episodes is another query, and does.
+
+        Args:
+            draws: How many models of the posterior there are; an episode is in one of them.
+            seed: Of the draws.
+        """
+        draws, rng = whole_number("draws", draws), np.random.default_rng(seed_of(seed))
+        with self._alone("simulator"):
+            now, state = self._run.look().checkpoint, self.state
+            if isinstance(state, ArmState):
+                state = state.inner
+            model = self.algorithm.simulator(state, draws, rng)
+            model = replace(model, version=now.plan.policy.version)
+            facts = facts_of(self, self.guarantee, now.at)
+            with self.store.write() as db:
+                facts["ledger_line"], facts["ledger_head"] = ledger.head(db)
+                data = published_bytes(model, facts, "simulator.npz")
+                made = importlib.import_module("tacit.gym.simulators").SimulatorEnv(data)
+                said = {"version": model.version, "draws": draws, "seed": seed}
+                ledger.append(db, self.run_name, "simulator", hash=made.facts["hash"], **said)
+            return made
 
     # The run's life.
 

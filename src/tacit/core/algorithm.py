@@ -24,6 +24,7 @@ from tacit.privacy.validation import checked_number, steady_repr, whole_number
 
 if TYPE_CHECKING:
     from tacit.core.problem import Problem
+    from tacit.core.public_file import ReleasedModel
     from tacit.privacy.curator import Release
 
 Floats = NDArray[np.float64]
@@ -243,6 +244,16 @@ class Algorithm(ABC, Generic[S]):
             users: How many followed each.
         """
         raise InvalidArgument(f"{self.name} knows one policy of a block alone")
+
+    def simulator(self, state: S, draws: int, rng: np.random.Generator) -> ReleasedModel:
+        """Draws from the posterior of how episodes go.
+
+        Args:
+            state: All that was learnt from releases.
+            draws: How many there are.
+            rng: Of the draws.
+        """
+        raise InvalidArgument(f"{self.name} has no model of how episodes go to simulate")
 
     def uniform(self) -> Any:
         """The policy that takes all actions alike."""

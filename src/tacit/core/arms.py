@@ -341,14 +341,7 @@ class _Arming(Algorithm[Any]):
     def learn(
         self, state: ArmState, plan: Plan, block: BlockInfo, rng: np.random.Generator
     ) -> Queries[ArmState]:
-        """Returns by arm; then the algorithm's queries, of its own users or of all.
-
-        Args:
-            state: What is known.
-            plan: Followed by the block's users.
-            block: How many they are.
-            rng: Of the algorithm.
-        """
+        """Returns by arm; then the algorithm's queries, of its own users or of all."""
         memory, share, (low, high) = plan.memory, self.arms.share, self._returns_between
         centre = (low + high) / 2.0
         if state.looks:  # the mean of all that was released, which is public
@@ -377,14 +370,7 @@ class _Arming(Algorithm[Any]):
             return ArmState(end.value, looks)
 
     def plan(self, state: ArmState, last: Any, at: Progress, rng: np.random.Generator) -> Plan:
-        """The policies that serve, each by its chance, and the algorithm's greedy one.
-
-        Args:
-            state: What is known.
-            last: Plan of the version before; ``None`` at the start.
-            at: Where the run stands.
-            rng: Of the algorithm.
-        """
+        """The policies that serve, each by its chance, and the algorithm's greedy one."""
         if not isinstance(state, ArmState):
             return super().plan(state, last, at, rng)
         before: ArmMemory | None = None if last is None else last.memory

@@ -9,6 +9,7 @@ import os
 import time
 from collections.abc import Mapping
 from contextvars import ContextVar, copy_context
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -35,11 +36,30 @@ def publish_with(policy: Any, path: str | os.PathLike[str], facts: Mapping[str, 
     copy_context().run(_publish, policy, path, facts)
 
 
-def published_bytes(policy: Any, facts: Mapping[str, int | str]) -> bytes:
-    """The JSON file of a policy, without the file."""
+def published_bytes(
+    policy: Any, facts: Mapping[str, int | str], name: str = "policy.json"
+) -> bytes:
+    """The contents of a policy's file, by default in JSON, without the file."""
     found = list[bytes]()
-    copy_context().run(_publish, policy, "policy.json", facts, found)
+    copy_context().run(_publish, policy, name, facts, found)
     return found[0]
+
+
+@dataclass(frozen=True, eq=False)
+class ReleasedModel:
+    """Draws of how episodes may go, which follow from releases; a simulator's file has them."""
+
+    model: str  # kind, one of :data:`tacit.published.simulators.MODELS`
+    arrays: Mapping[str, Any]
+    horizon: int
+    n_actions: int  # 0 where actions are vectors
+    version: int = 0
+
+    def publish(self, path: str | os.PathLike[str]) -> None:
+        """Writes the public file."""
+        sizes = {"horizon": np.int64(self.horizon), "n_actions": np.int64(self.n_actions)}
+        known = {"model": np.array(self.model), **sizes, **self.arrays}
+        write_published(path, self.version, known, kind="simulator")
 
 
 def _publish(policy: Any, path: Any, facts: Mapping[str, Any], sink: Any = None) -> None:

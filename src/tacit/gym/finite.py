@@ -258,14 +258,7 @@ class SampledWorld:
     def simulate(
         self, policy: AnyPolicy, users: int, rng: np.random.Generator, form: Form = "episodes"
     ) -> Episodes | Block:
-        """Simulates a block of users: episodes of the environment, in every form.
-
-        Args:
-            policy: Serves them.
-            users: How many.
-            rng: Source of randomness; it seeds the environment.
-            form: ``"streamed"``, or episodes.
-        """
+        """Simulates a block of users: episodes of the environment, in every form."""
         if form not in FORMS:
             raise InvalidArgument(f"form must be one of {FORMS}, got {form!r}")
         users = check_users(users)

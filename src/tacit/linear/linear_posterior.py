@@ -139,29 +139,14 @@ class LinearPosterior(FiniteAlgorithm[State]):
         block: BlockInfo,
         rng: np.random.Generator,
     ) -> State:
-        """Blocks with one more, and the policy that served it.
-
-        Args:
-            state: Blocks before it.
-            plan: That its users followed.
-            release: Of the query.
-            block: Its size, and where the run stands.
-            rng: Not used.
-        """
+        """Blocks with one more, and the policy that served it."""
         nothing = np.zeros((self.statistic.reward_rows, self.spec.dimension))
         sums = release["next"], release.parts.get("rewards", nothing)
         noise, paid_noise = (float(np.max(release.std.get(x, 0.0))) for x in ("next", "rewards"))
         return (*state, ReleasedOutcomes(*sums, noise, paid_noise, block.users, plan.policy))
 
     def plan(self, state: State, last: Plan | None, at: Progress, rng: np.random.Generator) -> Plan:
-        """Best policy for the expected world, and explorers beside it.
-
-        Args:
-            state: All blocks.
-            last: Plan of the version before; ``None`` at the start.
-            at: Where the run stands.
-            rng: Of ties, and of the posterior's chain.
-        """
+        """Best policy for the expected world, and explorers beside it."""
         explorer = self._explorer
         if last is None:
             mixed = MixedPolicy([explorer, explorer], [0.0, 1.0])

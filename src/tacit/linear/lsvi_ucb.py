@@ -123,26 +123,11 @@ class LSVIUCB(SumAlgorithm[State]):
         block: BlockInfo,
         rng: np.random.Generator,
     ) -> State:
-        """Sums over all blocks, with those of one more.
-
-        Args:
-            state: Sums before it.
-            plan: That its users followed.
-            release: Of the query.
-            block: Its size, and where the run stands.
-            rng: Not used.
-        """
+        """Sums over all blocks, with those of one more."""
         return self.estimator.added(state, release, self.query(state, plan, block))
 
     def plan(self, state: State, last: Plan | None, at: Progress, rng: np.random.Generator) -> Plan:
-        """Best actions by optimistic and by expected values; random actions at the start.
-
-        Args:
-            state: Sums over all blocks.
-            last: Plan of the version before; ``None`` at the start.
-            at: Where the run stands.
-            rng: Of ties.
-        """
+        """Best actions by optimistic and by expected values; random actions at the start."""
         if last is None:
             first = self.first_policy(rng)
             return Plan(first, first, LinearMemory())

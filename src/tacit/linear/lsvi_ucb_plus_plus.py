@@ -31,14 +31,7 @@ class LSVIUCBPlusPlus(LSVIUCB):
     weighted = True
 
     def plan(self, state: State, last: Plan | None, at: Progress, rng: np.random.Generator) -> Plan:
-        """New policies if some direction's precision doubled since the last, else the last.
-
-        Args:
-            state: Sums over all blocks.
-            last: Plan of the version before; ``None`` at the start.
-            at: Where the run stands.
-            rng: Of ties.
-        """
+        """New policies if some direction's precision doubled since the last, else the last."""
         if last is None:
             return super().plan(state, last, at, rng)
         model = self.estimator.model(state, last.memory.variances)

@@ -139,15 +139,7 @@ class CertaintyEquivalence(Algorithm[CertaintyEquivalenceState]):
         block: BlockInfo,
         rng: np.random.Generator,
     ) -> CertaintyEquivalenceState:
-        """The posterior with one more block; one that surprises makes earlier ones count less.
-
-        Args:
-            state: What is known.
-            plan: That the users followed.
-            release: Of the query, with noise.
-            block: How many they are.
-            rng: Not used.
-        """
+        """The posterior with one more block; one that surprises makes earlier ones count less."""
         before, trust = state.posterior, state.trust
         found = BlockEvidence(release, self.query(state, plan, block), block.users, plan.policy)
         if state.evidence:
@@ -194,12 +186,6 @@ class CertaintyEquivalence(Algorithm[CertaintyEquivalenceState]):
 
         Costs are in units of what zero control costs there, and zero control always passes. The
         first gains are zero. Noise is for those who are served; none is better off with it.
-
-        Args:
-            state: What is known.
-            last: The plan before, if any, whose gains are tried again.
-            at: Blocks so far.
-            rng: Draws possible models.
         """
         if last is None:
             still = GainPolicy.zero(self.spec.horizon, self.spec.controls, self.spec.states)

@@ -131,15 +131,7 @@ class LQWorld:
     def simulate(
         self, policy: GainPolicy, users: int, rng: np.random.Generator, form: Form = "episodes"
     ) -> VectorEpisodes | Block:
-        """A block of users who follow a policy, the same in both forms.
-
-        Args:
-            policy: That they follow.
-            users: How many.
-            rng: Draws them.
-            form: ``"episodes"``, all in memory, or ``"streamed"``: a block that makes them, some
-                thousand at a time, when it is asked for them.
-        """
+        """A block of users who follow a policy, the same in both forms."""
         policy, count = self._checked(policy), whole_number("users", users, least=0)
         if form not in FORMS:
             raise InvalidArgument(f"form must be one of {FORMS}, got {form!r}")

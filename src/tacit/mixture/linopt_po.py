@@ -45,12 +45,6 @@ class LinOptPO(LinOptVI):
         """Mirror steps in the optimistic world; the greedy policy is that of LinOptVI.
 
         The stochastic policy (H, S, A) is the plan's memory; with privacy or counts a draw serves.
-
-        Args:
-            state: Sums over all blocks.
-            last: Plan of the version before; ``None`` at the start.
-            at: Where the run stands.
-            rng: Of ties, and of the policy that serves.
         """
         draws = self.privacy.private or self.statistic_kind == "counts"
         if last is None:

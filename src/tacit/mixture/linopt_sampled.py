@@ -182,15 +182,7 @@ class LinOptSampled(FiniteAlgorithm[BlockSums]):
         block: BlockInfo,
         rng: np.random.Generator,
     ) -> BlockSums:
-        """Sums over all blocks, with those of one more.
-
-        Args:
-            state: Sums before it.
-            plan: That its users followed.
-            release: Of the query.
-            block: Its size, and where the run stands.
-            rng: Not used.
-        """
+        """Sums over all blocks, with those of one more."""
         std = {name: float(np.max(value)) for name, value in release.std.items()}
         return state.added(release.parts, std, std["cross"], release.users)
 
@@ -216,12 +208,6 @@ class LinOptSampled(FiniteAlgorithm[BlockSums]):
         """The best policies by optimistic and by estimated values, and what is asked next.
 
         The first are the best for the centre of the weights, which is public.
-
-        Args:
-            state: Sums over all blocks.
-            last: Plan of the version before; ``None`` at the start.
-            at: Where the run stands.
-            rng: Of ties.
         """
         eta, fit = self.fit(state)
         # Of targets, in units of the inputs; the last block's.

@@ -109,15 +109,7 @@ class LinOptVI(SumAlgorithm[BlockSums]):
         block: BlockInfo,
         rng: np.random.Generator,
     ) -> BlockSums:
-        """Sums over all blocks, with those of one more.
-
-        Args:
-            state: Sums before it.
-            plan: That its users followed.
-            release: Of the query.
-            block: Its size, and where the run stands.
-            rng: Not used.
-        """
+        """Sums over all blocks, with those of one more."""
         sums: BlockSums = self.estimator.added(state, release, self.query(state, plan, block))
         return sums
 
@@ -126,14 +118,7 @@ class LinOptVI(SumAlgorithm[BlockSums]):
     def plan(
         self, state: BlockSums, last: Plan | None, at: Progress, rng: np.random.Generator
     ) -> Plan:
-        """Best actions by optimistic values and by estimated ones (line 12).
-
-        Args:
-            state: Sums over all blocks.
-            last: Plan of the version before; ``None`` at the start.
-            at: Where the run stands.
-            rng: Of ties.
-        """
+        """Best actions by optimistic values and by estimated ones (line 12)."""
         if not state.parts:
             first = self.first_policy(rng)
             return Plan(first, first)

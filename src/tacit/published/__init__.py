@@ -13,6 +13,7 @@ A published file is public: an npz archive of plain arrays, never pickled, or a 
 * ``"gains"`` for control: ``gains``, (horizon, controls, states), and ``noise``;
 * ``"q"`` for states that are vectors: ``weights`` (actions, features), ``epsilon``,
   ``preference``, and ``features`` with its parameters (see :func:`.policies.features`);
+* ``"simulator"``: no policy, but draws of a released model (:mod:`.simulators`);
 * ``"trial"``: ``mean`` and ``covariance`` of effects, and what chances need (:mod:`.trials`).
 
     policy = published.load("policy.npz")
@@ -39,9 +40,18 @@ from .policies import (
     PublishedValues,
     draw,
 )
-from .reading import FORMAT, MOST_BYTES, about, check, check_mixed, digest, load, signer
+from .reading import FORMAT, MOST_BYTES, about, check, check_mixed, contents, digest, load, signer
+from .simulators import FiniteSimulator, PublishedSimulator, SimulatedEpisodes
 from .trials import PublishedTrial, TrialHistory
 
-__all__ = ["FORMAT", "MOST_BYTES", "about", "check", "check_mixed", "digest", "draw"]
-__all__ += ["Published", "PublishedGains", "PublishedMixed", "PublishedPolicy"]
+__all__ = ["FORMAT", "MOST_BYTES", "about", "check", "check_mixed", "contents", "digest", "draw"]
+__all__ += [
+    "FiniteSimulator",
+    "Published",
+    "PublishedGains",
+    "PublishedMixed",
+    "PublishedPolicy",
+    "PublishedSimulator",
+    "SimulatedEpisodes",
+]
 __all__ += ["PublishedTrial", "PublishedValues", "TrialHistory", "load", "signer"]

@@ -26,10 +26,12 @@ from .policies import (
     PublishedValues,
     corner_name,
 )
+from .simulators import PublishedSimulator, simulator_of
 from .trials import PublishedTrial
 
 FORMAT = 1
 File = str | os.PathLike[str] | bytes
+Loaded = Published | PublishedTrial | PublishedSimulator
 
 MOST_BYTES = 1 << 27
 """What the arrays of a file, and acting by it, may take in memory, by default: 128 MiB each."""
@@ -40,7 +42,7 @@ _MOST_ARRAYS, _MOST_COMPONENTS, _MOST_COORDINATES = 64, 4096, 4096
 _TOLERANCE = 1e-8
 
 
-def load(file: File, most_bytes: int = MOST_BYTES) -> Published | PublishedTrial:
+def load(file: File, most_bytes: int = MOST_BYTES) -> Loaded:
     """Reads a published file and checks it.
 
     Args:
@@ -60,8 +62,8 @@ def about(file: File, most_bytes: int = MOST_BYTES) -> dict[str, Any]:
     return _loaded(file, most_bytes)[1]
 
 
-def _loaded(file: File, most_bytes: int) -> tuple[Published | PublishedTrial, dict[str, Any]]:
-    data = file if isinstance(file, bytes) else _read(file, most_bytes)
+def _loaded(file: File, most_bytes: int) -> tuple[Loaded, dict[str, Any]]:
+    data = file if isinstance(file, bytes) else contents(file, most_bytes)
     try:
         text = data.lstrip()[:1] == b"{"
         stored = _from_json(data, most_bytes) if text else _arrays(data, most_bytes)
@@ -75,7 +77,7 @@ def _loaded(file: File, most_bytes: int) -> tuple[Published | PublishedTrial, di
         raise ValueError(f"{name} is no published policy: {short}") from error
 
 
-def _read(path: str | os.PathLike[str], most_bytes: int) -> bytes:
+def contents(path: str | os.PathLike[str], most_bytes: int = MOST_BYTES) -> bytes:
     """All of a regular file; a FIFO is not waited for, and a device not read."""
     name, more = os.fspath(path), getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOCTTY", 0)
     with open(path, "rb", opener=lambda file, flags: os.open(file, flags | more)) as file:
@@ -114,7 +116,7 @@ def _array(data: bytes) -> NDArray[Any]:
     return flat.reshape(shape, order="F" if fortran else "C")
 
 
-def _decode(stored: Arrays, most_bytes: int) -> Published | PublishedTrial:
+def _decode(stored: Arrays, most_bytes: int) -> Loaded:
     if (form := whole(stored, "format")) != FORMAT:
         raise ValueError(f"its format is {form}; this loader reads {FORMAT}")
     kind, version = str(stored.get("kind", "table")), whole(stored, "version")
@@ -136,6 +138,8 @@ def _decode(stored: Arrays, most_bytes: int) -> Published | PublishedTrial:
         return PublishedGains(gains, float(numbers(stored, "noise", least=0.0)), version)
     if kind == "trial":
         return _trial(stored, version)
+    if kind == "simulator":
+        return simulator_of(stored, whole(stored, "horizon"), whole(stored, "n_actions"), version)
     if kind != "q":
         raise ValueError(f"its kind is {kind!r}; this loader does not know it")
     weights = numbers(stored, "weights", (-1, -1))

@@ -356,14 +356,7 @@ class PermutedWorld:
         return self.world.value(self.translated(policy)[0])
 
     def simulate(self, policy: Any, users: int, rng: np.random.Generator, form: Form) -> Data:
-        """Simulates users, in these labels.
-
-        Args:
-            policy: Serves them, in these labels.
-            users: How many.
-            rng: Source of randomness.
-            form: Form of the data; see :class:`~tacit.core.world.World`.
-        """
+        """Simulates users, in these labels."""
         return self.relabelled(self.world.simulate(self.translated(policy)[0], users, rng, form))
 
     def relabelled(self, data: Data) -> Data:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
@@ -9,6 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 import numpy as np
 
 from tacit.core.algorithm import Algorithm, Floats, S
+from tacit.core.public_file import ReleasedModel, published
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.validation import check_bytes, positive
 
@@ -81,6 +83,33 @@ class CountingAlgorithm(FiniteAlgorithm[S]):
         # In which form sums of simulated users come.
         self.sums_format = "pooled" if self.stationary and spec.last_state else "counts"
         super().__init__(problem, options)
+
+    def simulator(self, state: S, draws: int, rng: np.random.Generator) -> ReleasedModel:
+        """Draws of the world: transitions, and mean rewards, of all cells.
+
+        Args:
+            state: Posterior of the world.
+            draws: How many there are.
+            rng: Of the draws.
+        """
+        size, most = 8 * draws * self.spec.states * int(np.prod(self.shape)), published().MOST_BYTES
+        if size > most // 2:
+            raise InvalidArgument(
+                f"{draws} draws of the world take {size:,} bytes, and may take {most // 2:,}"
+            )
+        several = [self.drawn_world(state, rng) for _ in range(draws)]
+        arrays = {"transitions": np.stack([P for P, _ in several])}
+        arrays |= {"rewards": np.stack([r for _, r in several]), "start": self.start}
+        arrays["known"] = np.asarray(self.known_cells(state), dtype=np.float64)
+        return ReleasedModel("finite", arrays, self.spec.horizon, self.spec.actions)
+
+    @abstractmethod
+    def drawn_world(self, state: S, rng: np.random.Generator) -> tuple[Floats, Floats]:
+        """Transitions (L, S, A, S) and mean rewards (L, S, A) that may be true."""
+
+    @abstractmethod
+    def known_cells(self, state: S) -> Floats:
+        """How far cells were visited, (L, S, A), from 0 to 1; the others are guesses."""
 
 
 @dataclass(frozen=True, kw_only=True)

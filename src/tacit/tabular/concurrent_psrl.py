@@ -169,15 +169,7 @@ class ConcurrentPSRL(CountingAlgorithm[ConcurrentState]):
         block: BlockInfo,
         rng: np.random.Generator,
     ) -> ConcurrentState:
-        """The posterior with one more block.
-
-        Args:
-            state: the posterior so far.
-            plan: the plan that the block's users followed.
-            release: their noisy first visits.
-            block: how many they are.
-            rng: of rollouts, for expected visits.
-        """
+        """The posterior with one more block."""
         statistic, query = self.query(state, plan, block), plan.memory.query
         estimate, unit = state.posterior.estimate, block.users * statistic.unit
         paths = self._planner(state, rng).rollouts(plan.policy.tables, plan.policy.weights)
@@ -197,14 +189,7 @@ class ConcurrentPSRL(CountingAlgorithm[ConcurrentState]):
     def plan(
         self, state: ConcurrentState, last: Plan | None, at: Progress, rng: np.random.Generator
     ) -> Plan:
-        """The greedy policy with its explorers, and the greedy policy alone.
-
-        Args:
-            state: the posterior.
-            last: the plan before; ``None`` at the start.
-            at: where the run stands.
-            rng: of samples, rollouts and ties.
-        """
+        """The greedy policy with its explorers, and the greedy policy alone."""
         planner, half = self._planner(state, rng), EXPLORERS // 2
         serving = last is not None and at.all_served > 0 and bool(last.policy.weights[0] > 0.5)
         greedy = planner.greedy(last.greedy.actions if last is not None and serving else None)
@@ -244,6 +229,16 @@ class ConcurrentPSRL(CountingAlgorithm[ConcurrentState]):
         best = self.named(uniform_policy(self.spec)) if guarded else mixed.components[0]
         memory = ConcurrentMemory(query, changed_at, greedy.value, suboptimality, shown, better)
         return Plan(mixed, best, memory)
+
+    def drawn_world(
+        self, state: ConcurrentState, rng: np.random.Generator
+    ) -> tuple[Floats, Floats]:
+        """A world of the posterior, in which the unknown of a row leads somewhere near."""
+        return state.posterior.sample_whole(rng)
+
+    def known_cells(self, state: ConcurrentState) -> Floats:
+        """How far rows are known."""
+        return state.posterior.known
 
     def _exploration_budget(
         self, known: ConcurrentMemory, at: Progress, serving: bool, value: float, lost: float

@@ -204,14 +204,7 @@ class OfflineAlgorithm(FiniteAlgorithm[OfflineState]):
     def learn(
         self, state: OfflineState, plan: Plan, block: BlockInfo, rng: np.random.Generator
     ) -> Queries[OfflineState]:
-        """Queries for what is learnt from, then for returns under other policies.
-
-        Args:
-            state: what was learnt so far.
-            plan: the policies to judge, once there are some.
-            block: users to learn from, or users who judge.
-            rng: not used.
-        """
+        """Queries for what is learnt from, then for returns under other policies."""
         failure = 1.0 - self.options.confidence
         if state.learnt is None:
             left, known = 1.0, self.how == "known"
@@ -285,14 +278,7 @@ class OfflineAlgorithm(FiniteAlgorithm[OfflineState]):
     def plan(
         self, state: OfflineState, last: Plan | None, at: Progress, rng: np.random.Generator
     ) -> Plan:
-        """The recommended policy, once it was judged; until then, today's.
-
-        Args:
-            state: what was learnt so far.
-            last: the plan before.
-            at: where the run stands.
-            rng: decides ties.
-        """
+        """The recommended policy, once it was judged; until then, today's."""
         today = self._policy(self.behaviour)
         if state.learnt is None:
             return Plan(today, today)

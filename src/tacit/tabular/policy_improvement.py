@@ -307,14 +307,7 @@ class PolicyImprovement(FiniteAlgorithm[ImprovementState]):
     def learn(
         self, state: ImprovementState, plan: Plan, block: BlockInfo, rng: np.random.Generator
     ) -> Queries[ImprovementState]:
-        """Queries for values of the block's policy, then for advantages of single actions.
-
-        Args:
-            state: the posterior so far.
-            plan: the plan that the block's users followed.
-            block: how many they are.
-            rng: not used.
-        """
+        """Queries for values of the block's policy, then for advantages of single actions."""
         known, behaviour = state.known, plan.memory
         # An older policy's phases may be wider.
         behaviour = np.repeat(behaviour, max(1, len(state.behaviour) // len(behaviour)), axis=0)
@@ -325,14 +318,7 @@ class PolicyImprovement(FiniteAlgorithm[ImprovementState]):
     def plan(
         self, state: ImprovementState, last: Plan | None, at: Progress, rng: np.random.Generator
     ) -> Plan:
-        """Actions that may be the best; and the best ones, which serve once all was learnt.
-
-        Args:
-            state: the posterior.
-            last: the plan before.
-            at: where the run stands.
-            rng: decides ties.
-        """
+        """Actions that may be the best; and the best ones, which serve once all was learnt."""
         known, behaviour, phase = state.known, state.behaviour, self.estimator.phase
         if not known.informed:
             first = self.named(uniform_policy(self.spec))

@@ -145,14 +145,7 @@ class UCBPO(UCBVI):
     def plan(
         self, state: CountEstimate, last: Plan | None, at: Progress, rng: np.random.Generator
     ) -> Plan:
-        """Mirror steps in the optimistic world; the greedy policy is that of UCBVI.
-
-        Args:
-            state: all counts so far.
-            last: the plan before, whose stochastic policy is improved.
-            at: where the run stands.
-            rng: decides ties, and draws the policy that serves.
-        """
+        """Mirror steps in the optimistic world; the greedy policy is that of UCBVI."""
         if not state.reached.any():
             return super().plan(state, last, at, rng)
         along = last is not None and self.on_policy(last)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -119,15 +119,7 @@ class UCBVI(CountingAlgorithm[CountEstimate]):
         block: BlockInfo,
         rng: np.random.Generator,
     ) -> CountEstimate:
-        """The estimate with the counts of one more block.
-
-        Args:
-            state: the estimate so far.
-            plan: the plan that the block's users followed.
-            release: their noisy counts.
-            block: how many they are.
-            rng: not used.
-        """
+        """The estimate with the counts of one more block."""
         alone = isinstance(plan.policy, Policy)
         if alone and self.on_policy(plan) and not self.stationary:
             release = conserved(release, self.spec)
@@ -141,14 +133,7 @@ class UCBVI(CountingAlgorithm[CountEstimate]):
     def plan(
         self, state: CountEstimate, last: Plan | None, at: Progress, rng: np.random.Generator
     ) -> Plan:
-        """The best policy of the optimistic world, and of the estimated one.
-
-        Args:
-            state: all counts so far.
-            last: the plan before; ``None`` at the start.
-            at: where the run stands.
-            rng: decides ties.
-        """
+        """The best policy of the optimistic world, and of the estimated one."""
         if not state.reached.any():
             first = self.first_policy(rng)
             return Plan(first, first)
@@ -176,6 +161,27 @@ class UCBVI(CountingAlgorithm[CountEstimate]):
         return TransitionModel(
             P, r, np.maximum(n - spread, 1e-3), known, counts.noise, counts.reward_noise
         )
+
+    def drawn_world(self, state: CountEstimate, rng: np.random.Generator) -> tuple[Floats, Floats]:
+        """A world by counts with fresh noise, and by chance as large as that of so many visits.
+
+        Where nothing is known a row leads to one state, and pays as one known cell does.
+        """
+        std, ratio = np.sqrt(state.variance), state.reward_noise / max(state.noise, 1e-300)
+        fresh = rng.standard_normal(state.transitions.shape)
+        moves = state.transitions + std[..., np.newaxis] * fresh
+        paid = state.rewards + ratio * std * rng.standard_normal(std.shape)
+        model = self.model(replace(state, transitions=moves, rewards=paid), along=True)
+        shares = rng.standard_gamma(model.n[..., np.newaxis] * model.P + 1e-3)
+        P = shares / np.maximum(shares.sum(axis=-1, keepdims=True), 1e-300)
+        unknown, S = ~model.known, P.shape[-1]
+        P[unknown] = np.eye(S)[rng.integers(S, size=int(unknown.sum()))]
+        seen = model.r[model.known] if model.known.any() else np.zeros(1)
+        return P, np.where(unknown, rng.choice(seen, size=model.r.shape), model.r)
+
+    def known_cells(self, state: CountEstimate) -> Floats:
+        """Whether more visits of a cell were counted than noise makes."""
+        return np.asarray(self.model(state, along=True).known, dtype=np.float64)
 
     def value_iteration(
         self, model: TransitionModel, rng: np.random.Generator

@@ -100,14 +100,7 @@ class FiniteWorld:
     def simulate(
         self, policy: AnyPolicy, users: int, rng: np.random.Generator, form: Form = "episodes"
     ) -> Episodes | Block:
-        """A block of users; see :class:`~tacit.core.world.World`.
-
-        Args:
-            policy: that they follow.
-            users: how many.
-            rng: of what they do.
-            form: episodes, or sums, whose cost does not grow with the users.
-        """
+        """A block of users; see :class:`~tacit.core.world.World`."""
         return simulate(self.model, policy, users, rng, form)
 
     def value(self, policy: AnyPolicy) -> float:

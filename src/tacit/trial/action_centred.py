@@ -120,14 +120,7 @@ class ActionCentred(Algorithm[TrialState]):
     def learn(
         self, state: TrialState, plan: Plan, block: BlockInfo, rng: np.random.Generator
     ) -> Queries[TrialState]:
-        """Scores; and of the last look, where it is wanted, two balls around effects.
-
-        Args:
-            state: What is known.
-            plan: That serves people.
-            block: How many people it has.
-            rng: Not used.
-        """
+        """Scores; and of the last look, where it is wanted, two balls around effects."""
         look = min(block.releases, len(self.spec.looks) - 1)
         report = self.options.report if look == len(self.spec.looks) - 1 else 0.0
         if report < 1.0:
@@ -161,14 +154,7 @@ class ActionCentred(Algorithm[TrialState]):
     def plan(
         self, state: TrialState, last: Plan | None, at: Progress, rng: np.random.Generator
     ) -> Plan:
-        """Chances of being the best, and the best action.
-
-        Args:
-            state: What is known.
-            last: Not used.
-            at: Not used.
-            rng: Not used.
-        """
+        """Chances of being the best, and the best action."""
         spec, known = self.spec, state.posterior
         size = float(np.trace(np.array(spec.gram))) if spec.gram is not None else 1.0
         mean, covariance = known.mean / np.sqrt(size), known.covariance / size

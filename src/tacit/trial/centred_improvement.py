@@ -94,15 +94,7 @@ class CentredImprovement(FiniteAlgorithm[TrialState]):
     def update(
         self, state: TrialState, plan: Plan, release: Release, block: BlockInfo, rng: Generator
     ) -> TrialState:
-        """The posterior with one more block, of other people.
-
-        Args:
-            state: What is known.
-            plan: Followed by its people.
-            release: Of the scores, with noise.
-            block: How many people it has.
-            rng: Not used.
-        """
+        """The posterior with one more block, of other people."""
         chances = plan.policy.table()[0]
         spread = 1.0 - (chances**2).sum(axis=1).mean()
         information = self.spec.horizon * float(spread / (2.0 if self.spec.actions == 2 else 1.0))
@@ -110,14 +102,7 @@ class CentredImprovement(FiniteAlgorithm[TrialState]):
         return TrialState(posterior(evidence, self.shape, _WIDE, apart=True), evidence)
 
     def plan(self, state: TrialState, last: Plan | None, at: Progress, rng: Generator) -> Plan:
-        """Chances of being better, at all steps alike, with a floor and without.
-
-        Args:
-            state: What is known.
-            last: Not used.
-            at: Not used.
-            rng: Not used.
-        """
+        """Chances of being better, at all steps alike, with a floor and without."""
         return Plan(self._drawing(state, FLOOR), self._drawing(state, 0.0))
 
     def _drawing(self, state: TrialState, floor: float) -> Policy:

@@ -98,14 +98,7 @@ class TrialWorld:
     def simulate(
         self, policy: Any, users: int, rng: np.random.Generator, form: Form = "episodes"
     ) -> VectorEpisodes:
-        """Whole histories of new people, whom one policy serves for all of the trial.
-
-        Args:
-            policy: Serves them.
-            users: How many.
-            rng: Draws them.
-            form: ``"episodes"``, here and in cohorts.
-        """
+        """Whole histories of new people, whom one policy serves for all of the trial."""
         people = self.cohort(rng)
         people.start(users)
         return people.advance(policy, self.spec.horizon, form)
@@ -175,14 +168,7 @@ class Cohort:
     def simulate(
         self, policy: Any, users: int, rng: np.random.Generator, form: Form = "episodes"
     ) -> VectorEpisodes:
-        """Histories up to the next look, which a policy serves since the look before.
-
-        Args:
-            policy: Serves them.
-            users: How many they are, at every look the same.
-            rng: That of the cohort.
-            form: See :meth:`TrialWorld.simulate`.
-        """
+        """Histories up to the next look, which a policy serves since the look before."""
         spec = self.world.spec
         if not self.looks:
             self.start(users)
