@@ -85,7 +85,7 @@ def test_the_headline_is_what_served_users_got():
         f"(score {got['score']:.3f}); possible {made['optimal_value']:.4g}, without learning"
     )
     batch = run(*BUDGET, agent="fitted_functional_q", world="line:horizon=8", users=60)
-    assert "Served users gained nothing" in " ".join(batch.stdout.split())
+    assert "It is a batch agent" in " ".join(batch.stdout.split())
 
 
 def test_results_are_saved_and_drawn(tmp_path):

@@ -19,6 +19,7 @@ import numpy as np
 import pytest
 
 from tacit.core.agent import Agent
+from tacit.privacy import local
 from tacit.privacy.errors import InvalidArgument
 from tacit.service import intake
 from tacit.service.client import Client, Refused
@@ -378,6 +379,24 @@ def test_ready_means_that_it_can_write(tmp_path: Path, monkeypatch: pytest.Monke
 def _full(store: Store) -> Any:
     raise StoreGone("the disk is full")
     yield
+
+
+def test_devices_add_the_noise_of_all_their_episodes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    models, true = list[Any](), local.report
+
+    def report(statistic: Any, block: Any, model: Any) -> Any:
+        models.append(model)
+        return true(statistic, block, model)
+
+    monkeypatch.setattr(local, "report", report)
+    app = make_app(tmp_path, privacy='model = "local"\nepisodes_per_user = 4', size=5)
+    with running(app) as run:
+        device = run.client()
+        made = episode(device.policy(), "", 0)
+        device.send("ann", made["states"], made["actions"], made["rewards"])
+    assert models == [app.privacy]
 
 
 def test_local_reports(tmp_path: Path) -> None:

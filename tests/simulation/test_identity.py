@@ -17,7 +17,6 @@ from tacit import InvalidArgument, registry
 from tacit.simulation import identity
 from tacit.simulation.identity import agent_digest, world_digest
 from tacit.simulation.plots import plot_results
-from tacit.simulation.result import Digests
 from tacit.simulation.sweep import sweep
 from tacit.simulation.tables import merged
 from tacit.tabular.spec import FiniteSpec
@@ -257,12 +256,3 @@ def test_functions_of_one_name_and_slots_are_content():
     pairs = [functions, [of(1), of(2)], [Fraction(1, 2), Fraction(1, 3)], [date.min, date.max]]
     for one, other in pairs:
         assert world_digest(one) == world_digest(one) != world_digest(other)
-
-
-def test_a_run_whose_code_was_edited_meanwhile_is_like_no_other():
-    def refuse():
-        raise InvalidArgument("edited")
-
-    one, other = Digests(refuse), Digests(refuse)
-    with pytest.warns(tacit.TacitWarning, match="like no other: edited"):
-        assert one["world"] != other["world"]

@@ -28,7 +28,7 @@ def made(seed: int = 0, agent: str = "toy", best: float = 1.0) -> Result:
 
 def test_a_row_per_release():
     table = frame({"a": [made(0), made(1)], "b": [made(2)]})
-    assert table.shape == (9, 16)
+    assert table.shape == (9, 20)
     assert table["label"].tolist() == ["a"] * 6 + ["b"] * 3
     assert table["seed"].tolist() == [0] * 3 + [1] * 3 + [2] * 3
     assert table["users"].tolist() == [0, 10, 100] * 3

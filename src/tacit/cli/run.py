@@ -41,6 +41,9 @@ def _run(
     workers: terminal.Workers = None,
     plot: terminal.Plot = None,
     save: terminal.Save = None,
+    control: Annotated[
+        bool, flag("Beside the first run, the same agent where it learns from noise alone.")
+    ] = True,
     as_json: terminal.Json = False,
 ) -> None:
     from tacit.registry import build_world
@@ -63,7 +66,7 @@ def _run(
         made = line.choice.build(built.spec, declared, line.privacy)
         line.why = str(getattr(made, "why", ""))
         job = Job(place, line.choice, line.privacy, declared, seed, line.label).identified(built)
-        jobs += [replace(job, seed=one) for one in runs]
+        jobs += [replace(job, seed=one, control=control and one == seed) for one in runs]
     if len(jobs) == 1:
         results = {jobs[0].line: [jobs[0].run(progress=True)]}
     else:
@@ -167,27 +170,25 @@ def _show(world: World, lines: Sequence[_Line]) -> None:
 def _verdict(line: _Line) -> str:
     """Meaning of runs for users, in words."""
     from tacit.simulation.result import median, users_words
+    from tacit.simulation.verdict import verdict
 
     results, first = line.results, line.results[0]
+    words = verdict(results)
+    words = f"{words[0].upper()}{words[1:]}. "
     if line.choice.offline:
         value = median(result.greedy_value for result in results)
         return (
-            "Served users gained nothing: it is a batch agent, made for those who come after them. "
-            f"The greedy policy, learnt from them, has a value of {value:.4g}."
+            f"{words}It is a batch agent, made for those who come after its users: the greedy "
+            f"policy, learnt from them, has a value of {value:.4g}."
         )
     if math.isnan(first.optimal_value):
-        return "The optimum is not known: returns are reported, regret is not."
+        return f"{words}The optimum is not known: returns are reported, regret is not."
     needed = median(result.users_to_90 for result in results)
     if needed is not None:
         surely = "for good" if first.users >= 10 * needed else "but the run is too short to be sure"
         reached = f"After {users_words(needed)} users, those who come get 90 % of what is possible"
-        return f"{reached}, {surely}."
-    got = median(result.served_value for result in results)
-    stake = first.optimal_value - first.baseline_value
-    words = f"{first.users:,} users were not enough to get 90 % of what is possible, for good."
-    if got is not None and got < first.baseline_value + 0.01 * stake:
-        words += f" They gained nothing: without learning it is {first.baseline_value:.4g} each."
-    return words
+        return f"{words}{reached}, {surely}."
+    return f"{words}{first.users:,} users were not enough to get 90 % of it, for good."
 
 
 def _say_written(*files: str | None) -> None:

@@ -2,8 +2,8 @@
 
 Every file has its paper's algorithms as plain functions, with the paper's line numbers as comments,
 the printed constants (``printed=True``) or corrected ones (``printed=False``), and the guarantee
-that is proven for what was run, or none and the reason. :mod:`~tacit.papers.baselines` has the
-systems that the papers compare with, reconstructed.
+that is proven for what was run, or none and the reason. :mod:`~tacit.papers.baselines` has two
+systems that are compared with, reconstructed.
 
 These are *simulations*. They take a world, not users; raw data passes through their loops, and
 only the mechanism within is private. Agents that serve people are elsewhere, behind a curator.

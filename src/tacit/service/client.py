@@ -181,7 +181,8 @@ class Client:
         version = [self._policy.version]
         drawn = None if component is None else [component]
         rows = Episodes([coded["states"]], [coded["actions"]], [rewards], version, components=drawn)
-        model = LocalDP(asked["epsilon"], asked["delta"], mechanism=asked["mechanism"])
+        budget = {key: asked[key] for key in ("epsilon", "delta", "mechanism", "episodes_per_user")}
+        model = LocalDP(**budget)
         return [*map(float, report(VisitCounts(**fields), rows.block(), model))]
 
     # Requests.

@@ -84,6 +84,7 @@ def asked_of_devices(statistic: Any, privacy: Any) -> dict[str, Any]:
         "epsilon": privacy.epsilon,
         "delta": privacy.delta,
         "mechanism": privacy.mechanism,
+        "episodes_per_user": privacy.episodes_per_user,
     }
     if not privacy.reports_bits:
         found["scale"] = noise_scale(statistic, privacy)

@@ -13,11 +13,10 @@ from __future__ import annotations
 
 import math
 import os
-import secrets
 import textwrap
-import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from types import NoneType
 from typing import Any, TypeAlias
 
@@ -25,7 +24,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from tacit.privacy.budget import Guarantee
-from tacit.privacy.errors import CorruptFile, InvalidArgument, TacitWarning
+from tacit.privacy.errors import CorruptFile, InvalidArgument
 from tacit.privacy.files import MALFORMED, only_numbers
 from tacit.privacy.validation import instance_of, whole_number
 
@@ -88,29 +87,23 @@ class Digests(Mapping[str, str]):
     """Digests that are made when they are first looked at; it is pickled as a plain dict."""
 
     def __init__(self, make: Callable[[], Mapping[str, str]]) -> None:
-        self._make, self._known = make, dict[str, str]()
+        self._make = make
 
-    def _all(self) -> dict[str, str]:
-        if not self._known:
-            try:
-                self._known = dict(self._make())
-            except InvalidArgument as error:  # a run that was made is not lost
-                warnings.warn(f"the run is like no other: {error}", TacitWarning, stacklevel=3)
-                self._known = dict.fromkeys(("world", "agent"), secrets.token_hex(8))
-            del self._make  # and with it the agent
-        return self._known
+    @cached_property
+    def _all(self) -> Mapping[str, str]:
+        return self._make()
 
     def __getitem__(self, name: str) -> str:
-        return self._all()[name]
+        return self._all[name]
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._all())
+        return iter(self._all)
 
     def __len__(self) -> int:
-        return len(self._all())
+        return len(self._all)
 
     def __reduce__(self) -> Any:
-        return dict, (self._all(),)
+        return dict, (dict(self._all),)
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
@@ -132,6 +125,9 @@ class Result:
         guarantee: what was proven for the users, or ``None``.
         seconds: where the time went; not part of what is reproducible.
         identity: digests of ``world``, ``agent`` and ``code``, and the options that were set.
+        control: values of the same agent where it learnt from noise alone, if that was asked for:
+            ``served_value``, ``greedy_value``, and the ``best_value`` of its policies; and the
+            ``users_needed`` to be better than it, or ``users_too_few`` for that.
 
     >>> result = Result(
     ...     agent="toy", world="coin", privacy="NonPrivate()", seed=0, served=[0, 10, 100],
@@ -158,6 +154,7 @@ class Result:
     guarantee: Guarantee | None = None
     seconds: Mapping[str, float] = field(default_factory=dict)
     identity: Mapping[str, str] = field(default_factory=dict)
+    control: Mapping[str, float] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         for name in ("agent", "world", "privacy"):
@@ -176,8 +173,9 @@ class Result:
             # JSON has null for an optimum that nobody knows.
             unknown = name == "optimal_value" and (value is None or value != value)
             fixed[name] = math.nan if unknown else float(_finite(name, value))
-        seconds = self.seconds or {}
-        fixed["seconds"] = {k: float(_finite("seconds", v)) for k, v in seconds.items()}
+        for name in ("seconds", "control"):
+            told = getattr(self, name) or {}
+            fixed[name] = {key: float(_finite(name, value)) for key, value in told.items()}
         for name, value in fixed.items():
             object.__setattr__(self, name, value)
 
@@ -232,6 +230,18 @@ class Result:
         return float(np.average(self.values[:-1], weights=users)) if len(users) else math.nan
 
     @property
+    def first_value(self) -> float:
+        """Value of the policy that served before anything was learnt."""
+        return float(self.values[0])
+
+    @property
+    def verdict(self) -> str:
+        """Rivals that it is better than, or is not, in words; see :mod:`.verdict`."""
+        from tacit.simulation.verdict import verdict
+
+        return verdict([self])
+
+    @property
     def final_value(self) -> float:
         """Value of the policy that served the last block: what the last users got."""
         return float(self.values[-2:][0])
@@ -263,7 +273,8 @@ class Result:
         """Figures that follow from the rest, as plain values; ``None`` where not known."""
         values = {name: getattr(self, name) for name in _SUMMARY}
         values["regret"] = float(self.regret[-1])
-        return {k: None if v is None or math.isnan(v) else v for k, v in values.items()}
+        plain = {k: None if v is None or math.isnan(v) else v for k, v in values.items()}
+        return plain | {"verdict": self.verdict}
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Result) and self.to_dict() == other.to_dict()
@@ -284,6 +295,7 @@ class Result:
             rows["regret"] = f"{regret:,.4g}, or {regret / max(1, self.users):.4g} per user"
             greedy = f"(greedy policy: {users_words(self.greedy_users_to_90)})"
             rows["users to 90 %"] = f"{users_words(self.users_to_90)} {greedy}"
+        rows["verdict"] = self.verdict
         rows["guarantee"] = "none" if self.guarantee is None else self.guarantee.short
         if self.users_to_90 is not None and not self.settled:
             rows["users to 90 %"] += "; the run is shorter than 10 times that"
@@ -304,13 +316,14 @@ class Result:
             "guarantee": None if self.guarantee is None else self.guarantee.to_dict(),
             "seconds": dict(self.seconds),
             "identity": dict(self.identity),
+            "control": dict(self.control),
             "summary": self.summary,
         }
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Result:
         """The inverse of :meth:`to_dict`; a CorruptFile where anything is not as it should be."""
-        expected = {*cls.__dataclass_fields__, "summary"}
+        expected, values = {*cls.__dataclass_fields__, "summary"}, {"control": {}} | dict(values)
         if wrong := sorted(map(str, expected ^ values.keys())):
             raise CorruptFile(
                 f"missing or unknown in a result: {textwrap.shorten(str(wrong), 500)}"
@@ -390,21 +403,21 @@ def users_words(users: float | None) -> str:
 def served_words(results: Sequence[Result], label: str | None = None) -> str:
     """The headline of runs of one agent on one world: what served users got, by medians."""
     first = results[0]
-    got, last, score = (
+    got, last, score, begun = (
         median(or_none(getattr(result, name)) for result in results)
-        for name in ("served_value", "final_value", "score")
+        for name in ("served_value", "final_value", "score", "first_value")
     )
     known = f"possible {first.optimal_value:.4g}, "
     if math.isnan(first.optimal_value):
         known = "the optimum is not known, "
     what = f"{label or first.agent} on {first.world}: {first.users:,} users"
-    if got is None or last is None:
+    if got is None or last is None or begun is None:
         return what
     scored = "" if score is None else f" (score {score:.3f})"
-    return (
-        f"{what} got {got:.4g} each, the last of them {last:.4g}{scored}; "
-        f"{known}without learning {first.baseline_value:.4g}"
-    )
+    known += f"without learning {first.baseline_value:.4g}, the first policy {begun:.4g}"
+    if beside := next((result.control for result in results if result.control), None):
+        known += f", learning from noise alone {beside['served_value']:.4g}"
+    return f"{what} got {got:.4g} each, the last of them {last:.4g}{scored}; {known}"
 
 
 def _served(served: ArrayLike) -> Ints:

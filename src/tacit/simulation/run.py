@@ -18,29 +18,32 @@ import math
 import sys
 import threading
 import time
+import warnings
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, fields, is_dataclass
+from dataclasses import dataclass, field, fields, is_dataclass, replace
 from functools import partial
 from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
+from tacit.core.algorithm import Algorithm
 from tacit.core.stored_run import warn_of_budget
 from tacit.core.world import Data, Form, PolicyMixture, SamePeople, World, simulate
 from tacit.data.episodes import Episodes, VectorEpisodes
-from tacit.privacy.errors import InvalidArgument
+from tacit.privacy.errors import InvalidArgument, TacitWarning
 from tacit.privacy.models import Privacy
 from tacit.privacy.statistic import Block, StreamedBlock
 from tacit.privacy.validation import flag, seed_of, whole_number
 from tacit.simulation.identity import identity
 from tacit.simulation.result import WORLD_VALUES, Digests, Result
+from tacit.simulation.verdict import complaints, noise_alone, stronger, users_needed
 
 LOGGER = logging.getLogger("tacit")
 LOGGER.addHandler(logging.NullHandler())
 
 # Independent streams of randomness from one seed.
-_LABELS, _WORLD, _NOISE = 1, 2, 3
+_LABELS, _WORLD, _NOISE, _CONTROL = 1, 2, 3, 4
 # Users where nobody says how many; of worlds that are stepped one by one, so many steps.
 _USERS = 10**6
 HEARTBEAT = 30.0
@@ -68,6 +71,10 @@ Callback: TypeAlias = Callable[[Event], object]
 """Is called at every release, in the process of the run; what it raises ends the run."""
 
 
+def _silent(_: Event) -> None:
+    """The callback of a second run, of which the log says nothing."""
+
+
 def run(
     agent: Any,
     world: World | str,
@@ -77,6 +84,7 @@ def run(
     users: int | None = None,
     privacy: Privacy | None = None,
     callback: Callback | None = None,
+    control: bool | None = None,
 ) -> Result:
     """Lets an agent serve and learn from all users it is declared for.
 
@@ -96,6 +104,8 @@ def run(
             steps in a world that is stepped one by one.
         privacy: the budget, for an agent of a text.
         callback: is given the :class:`~tacit.simulation.run.Event` of every release.
+        control: whether a private agent of ours has a control beside it that learns from noise
+            alone, see :mod:`tacit.simulation.verdict`; by default for an agent of a text.
 
     >>> from tacit import NonPrivate
     >>> result = run("auto", "gym:CliffWalking-v1", users=500, privacy=NonPrivate(), progress=False)
@@ -103,6 +113,7 @@ def run(
     (-13.0, 'ucbvi')
     """
     seed, world, make = seed_of(seed), _the_world(world), None
+    control = isinstance(agent, str) if control is None else bool(control)
     if isinstance(agent, str):
         agent, make = _made(agent, world, seed, users, privacy)
     elif users is not None or privacy is not None:
@@ -129,29 +140,42 @@ def run(
     cohort: SamePeople | None = world.cohort(rng) if hasattr(world, "cohort") else None
     known: dict[bytes | None, float] = {}  # late releases often repeat a policy
     served, values, greedy_values = [0], list[float](), list[float]()
-    spent = dict.fromkeys(("evaluate", "simulate", "learn"), 0.0)
+    spent = dict.fromkeys(("evaluate", "simulate", "learn", "control"), 0.0)
 
-    def published(policy: Any, greedy: Any) -> Any:
-        """The policy that serves users now, in the world's labels; tells its and the other's value.
-
-        The other is the greedy policy beside it.
-        """
-        keys = [_fingerprint(each) for each in (policy, greedy)]
-        own = [policy, greedy] if users_world is None else users_world.translated(policy, greedy)
-        for kept, key, each in zip((values, greedy_values), keys, own, strict=True):
+    def valued(*policies: Any) -> tuple[list[float], Any]:
+        """Values of policies, and the first of them in the world's labels."""
+        keys, found = [_fingerprint(each) for each in policies], list[float]()
+        own = [*policies] if users_world is None else users_world.translated(*policies)
+        for key, each in zip(keys, own, strict=True):
             if key is None or key not in known:
                 parts = each.components if isinstance(each, PolicyMixture) else (each,)
                 own_values = [float(world.value(part)) for part in parts]
                 known[key] = own_values[0] if len(parts) == 1 else float(each.weights @ own_values)
-            kept.append(known[key])
+            found.append(known[key])
+        return found, own[0]
+
+    def published(policy: Any, greedy: Any) -> Any:
+        """The policy that serves users now, in the world's labels; tells of both."""
+        both, own = valued(policy, greedy)
+        for kept, one in zip((values, greedy_values), both, strict=True):
+            kept.append(one)
         facts = name, world.name, seed, len(values) - 1, served[-1]
         found = values[-1], greedy_values[-1]
         words = "%s on %s, seed %d: release %d after %d users, value %.4g, greedy %.4g"
-        LOGGER.info(words, *facts, *found)
+        if callback is not _silent:
+            LOGGER.info(words, *facts, *found)
         if callback is not None:
             callback(Event(*facts, policy, greedy, *found))
-        return own[0]
+        return own
 
+    algorithm: Any = getattr(agent, "algorithm", None)
+    # One that goes on with what others learnt has none.
+    asked = control and agent.privacy.private and isinstance(algorithm, Algorithm)
+    beside = dict[str, float]()
+    if asked and not agent.progress.all_served:
+        own_seed = noise_seed(seed, _CONTROL)
+        beside = noise_alone(algorithm, own_seed, lambda policy: valued(policy)[0][0])
+        spent["control"] = time.perf_counter() - begun
     with progress_bar(f"{name} on {world.name}", agent.users, progress) as advance:
         while (block := agent.block_users) > 0:
             times = [time.perf_counter()]
@@ -165,14 +189,14 @@ def run(
             times.append(time.perf_counter())
             agent.learn(data)
             times.append(time.perf_counter())
-            for what, seconds in zip(spent, np.diff(times).tolist(), strict=True):
+            for what, seconds in zip(spent, np.diff(times).tolist(), strict=False):
                 spent[what] += seconds
             served.append(served[-1] + block if cohort is None else cohort.served)
             if cohort is not None:  # also what each got for her own history
                 values[-1] = cohort.served_value
             advance(block)
     published(agent.policy, agent.greedy_policy)
-    return Result(
+    result = Result(
         agent=name,
         world=world.name,
         privacy=repr(agent.privacy),
@@ -184,16 +208,24 @@ def run(
         guarantee=agent.guarantee,
         seconds={"total": time.perf_counter() - begun} | spent,
         identity=told,
+        control=beside,
     )
+    if beside and complaints([result]):
+        second, factor = stronger(algorithm, noise_seed(seed))
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", TacitWarning)
+            other = run(second, world, seed, progress, callback=_silent)
+        result = replace(result, control=beside | users_needed(result, other, factor))
+    return result
 
 
-def noise_seed(seed: int) -> int:
+def noise_seed(seed: int, stream: int = _NOISE) -> int:
     """A seed for an agent's privacy noise in a simulation, independent of the run's own.
 
     >>> noise_seed(0) == noise_seed(0) != noise_seed(1)
     True
     """
-    state = np.random.SeedSequence([_NOISE, seed]).generate_state(1, np.uint64)
+    state = np.random.SeedSequence([stream, seed]).generate_state(1, np.uint64)
     return int(state[0] >> np.uint64(1))
 
 

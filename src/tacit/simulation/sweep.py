@@ -64,6 +64,7 @@ class Job:
     seed: int
     label: str = ""  # of the line it belongs to; agent and budget by default
     digests: tuple[str, ...] = ()  # of world, agent, and files of yours
+    control: bool = False  # beside it, see :func:`tacit.run`
 
     @property
     def line(self) -> str:
@@ -103,7 +104,7 @@ class Job:
         edited = isinstance(self.world, str) and here[0] != known[0]
         if edited or here[2] != known[2]:
             raise InvalidArgument("files are not those here that the sweep was begun with")
-        result = run(agent, world, self.seed, progress)
+        result = run(agent, world, self.seed, progress, control=self.control)
         return replace(result, identity=identity.facts(known, agent))
 
     def build(self, world: World) -> Any:

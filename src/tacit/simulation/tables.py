@@ -15,6 +15,7 @@ from tacit.privacy.errors import CorruptFile, InvalidArgument, MissingExtra
 from tacit.privacy.files import MALFORMED, parse_json, read_file, write_atomic
 from tacit.privacy.models import Privacy
 from tacit.simulation.result import Result, median, users_words
+from tacit.simulation.verdict import verdict
 
 Labelled: TypeAlias = Mapping[str, Sequence[Result]]
 
@@ -64,6 +65,8 @@ def summary(results: Sequence[Result]) -> dict[str, Any]:
             {"seed": run.seed} | {name: run.summary[name] for name in _RUN} for run in results
         ],
         **{f"{name}_median": _median(results, name) for name in _MEDIANS},
+        "verdict": verdict(results),
+        "control": next((dict(run.control) for run in results if run.control), None),
     }
 
 
@@ -129,7 +132,8 @@ def frame(results: Labelled) -> Any:
         | {name: getattr(run, name) for name in named}
         | {f"{name}_digest": run.identity.get(name) for name in ("world", "agent")}
         | {name: run.identity.get(name) for name in ("options", "code")}
-        | {"release": range(len(run.served))}
+        | {"verdict": run.verdict, "random": run.baseline_value, "first": run.first_value}
+        | {"noise": run.control.get("served_value", math.nan), "release": range(len(run.served))}
         | {name: getattr(run, attribute) for name, attribute in arrays.items()}
         for label, several in results.items()
         for run in several
