@@ -182,7 +182,7 @@ class TransitionPosterior:
         weight = math.sqrt(_WEIGHT / p)
         return root, self.units * np.sqrt(relative) / weight, relative
 
-    def after(self, moments: Floats, std: float, users: int) -> TransitionPosterior:
+    def after(self, moments: Floats, std: float, users: float) -> TransitionPosterior:
         """The posterior with noisy moments of so many users, in the present metric.
 
         With G the moments of features, C those with residuals and R of residuals, C = G d + noise
@@ -228,7 +228,7 @@ class TransitionPosterior:
 
     @staticmethod
     def _solved(
-        prior: Floats, gram: Floats, cross: Floats, energy: float, std: float, users: int
+        prior: Floats, gram: Floats, cross: Floats, energy: float, std: float, users: float
     ) -> tuple[Floats, Floats, float]:
         """The weights' mean, the gain, and the part of a residual that they do not explain."""
         left, eye = max(energy / users, 1e-10), np.eye(len(gram))

@@ -49,8 +49,8 @@ class PublishedSimulator:
 
     @property
     def draws(self) -> int:
-        """How many models of the posterior there are."""
-        raise NotImplementedError
+        """How many models of the posterior there are: the length of its first array."""
+        return len(self.stored[self.arrays[0]])
 
     def begin(self, episodes: int, rng: np.random.Generator) -> SimulatedEpisodes:
         """Episodes side by side, each in a draw of the model of its own."""
@@ -105,11 +105,6 @@ class FiniteSimulator(PublishedSimulator):
 
     arrays = ("transitions", "rewards", "start", "known")
 
-    @property
-    def draws(self) -> int:
-        """How many worlds there are."""
-        return len(self.stored["rewards"])
-
     @cached_property
     def _cumulative(self) -> Floats:
         return _cumulative(self.stored["transitions"])
@@ -120,7 +115,7 @@ class FiniteSimulator(PublishedSimulator):
 
     def first(self, drawn: Ints, rng: np.random.Generator) -> NDArray[Any]:
         """States by the distribution of the first."""
-        return (rng.random((len(drawn), 1)) >= self._start).sum(axis=1)
+        return np.asarray((rng.random((len(drawn), 1)) >= self._start).sum(axis=1))
 
     def move(self, at: SimulatedEpisodes, actions: NDArray[Any]) -> Moves:
         """Next states by the rows of draws, and mean rewards; only the horizon ends episodes."""
@@ -152,14 +147,11 @@ class FiniteSimulator(PublishedSimulator):
 class MoveSimulator(PublishedSimulator):
     """Draws of a model of smooth moves, rewards and ends, on vectors."""
 
-    arrays = ("weights", "noise", "reward_range", "lows", "highs", "angles", "pushes", "start")
-    arrays += ("spread", "going_lows", "going_highs", "signs", "middles", "halves", "kinds")
-    arrays += ("coordinates", "parents", "factors", "pushed")
-
-    @property
-    def draws(self) -> int:
-        """How many models there are."""
-        return len(self.stored["weights"])
+    arrays: ClassVar[tuple[str, ...]] = (
+        *("weights", "noise", "reward_range", "lows", "highs", "angles", "pushes", "start"),
+        *("spread", "going_lows", "going_highs", "signs", "middles", "halves", "kinds"),
+        *("coordinates", "parents", "factors", "pushed"),
+    )
 
     def first(self, drawn: Ints, rng: np.random.Generator) -> NDArray[Any]:
         """Normal states, cut to where episodes go on."""
@@ -234,7 +226,10 @@ def _cumulative(rows: NDArray[Any]) -> Floats:
     return sums
 
 
-MODELS: dict[str, Any] = {"finite": FiniteSimulator, "moves": MoveSimulator}
+MODELS: dict[str, type[FiniteSimulator | MoveSimulator]] = {
+    "finite": FiniteSimulator,
+    "moves": MoveSimulator,
+}
 _METADATA = {"format", "version", "kind", "model", "horizon", "n_actions", "about", "hash"}
 _METADATA |= {"ledger_line", "ledger_head", "signatures"}
 
