@@ -14,7 +14,7 @@ import threading
 import time
 import warnings
 from collections import Counter, OrderedDict
-from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
+from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -23,11 +23,12 @@ from fastapi.middleware.cors import CORSMiddleware
 from fastapi.responses import JSONResponse, PlainTextResponse, Response
 from fastapi.routing import APIRoute
 from sqlalchemy import update
+from starlette.types import ASGIApp
 
 from tacit.privacy.errors import InvalidArgument, TacitError, TacitWarning
 from tacit.service import late
 from tacit.service.app_file import App
-from tacit.service.entrance import BOUNDS, Counted, Door
+from tacit.service.entrance import BOUNDS, Counted, Door, failed, gone
 from tacit.service.facts import asked_of_devices, note, public_state, trouble
 from tacit.service.identity import Caller, Identity
 from tacit.service.intake import Arrival, Coming, Intake, form_of
@@ -353,7 +354,7 @@ def _mistake(body: Mapping[str, Any]) -> str:
     return ""
 
 
-def create(service: Service, tools: pages.Tools | None = None) -> FastAPI:
+def create(service: Service, tools: pages.Tools | None = None) -> ASGIApp:
     """The application: devices, curators, officers, pages, and what watches the service."""
     from tacit.service import pages
 
@@ -373,22 +374,8 @@ def create(service: Service, tools: pages.Tools | None = None) -> FastAPI:
         redirect_slashes=False,  # they would go to whatever host a request names
     )
 
-    app.router.route_class = _Direct
-
-    @app.exception_handler(StoreGone)
-    async def gone(request: Request, error: StoreGone) -> Response:
-        return JSONResponse({"detail": "the database does not answer"}, 503, {"Retry-After": "1"})
-
-    app.add_middleware(Counted, service=service)
-    if service.app.serving.origins:
-        # Tokens come in a header, never by a cookie: no origin gets more than it was given.
-        app.add_middleware(
-            CORSMiddleware,
-            allow_origins=service.app.serving.origins.split(),
-            allow_methods=["GET", "POST"],
-            allow_headers=["Authorization", "Content-Type", "If-None-Match"],
-            expose_headers=["ETag", "Tacit-Version", "Tacit-Ticket"],
-        )
+    app.add_exception_handler(StoreGone, gone)
+    app.add_exception_handler(Exception, failed)
     _devices(app, service)
     late.add(app, service)
     _curators(app, service)
@@ -396,15 +383,25 @@ def create(service: Service, tools: pages.Tools | None = None) -> FastAPI:
     pages.add(app, service, tools)
     described = app.openapi()
     described["components"]["securitySchemes"] = {"bearer": {"type": "http", "scheme": "bearer"}}
-    return app
-
-
-class _Direct(APIRoute):
-    """A route that calls a function of the request alone directly: nothing is parsed around it."""
-
-    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
-        direct = self.endpoint.__annotations__ == {"request": "Request", "return": "Response"}
-        return self.endpoint if direct else super().get_route_handler()
+    alone = {"request": "Request", "return": "Response"}
+    routes = [route for route in app.routes if isinstance(route, APIRoute)]
+    direct = {
+        (method, route.path): route.endpoint
+        for route in routes
+        if route.endpoint.__annotations__ == alone and not route.param_convertors
+        for method in route.methods
+    }
+    counted: ASGIApp = Counted(app, service, direct)
+    if not service.app.serving.origins:
+        return counted
+    # Tokens come in a header, never by a cookie: no origin gets more than it was given.
+    return CORSMiddleware(
+        counted,
+        allow_origins=service.app.serving.origins.split(),
+        allow_methods=["GET", "POST"],
+        allow_headers=["Authorization", "Content-Type", "If-None-Match"],
+        expose_headers=["ETag", "Tacit-Version", "Tacit-Ticket"],
+    )
 
 
 def _devices(app: FastAPI, service: Service) -> None:
