@@ -63,7 +63,8 @@ def take(store: Store, names: list[str], run: str = "nudges") -> list[int]:
         kept = [(name, cost) for name, cost in zip(who, pays, strict=True) if cost >= 0]
         data = dump((False, {"rows": np.arange(len(kept))}))
         if kept:
-            runs.put(db, row, runs.Packet(row.block, len(kept), data, {0: len(kept)}, kept))
+            block = runs.block_of(db, run, row.block)
+            runs.put(db, row, block, runs.Packet(len(kept), data, {0: len(kept)}, kept))
         return pays
 
 
@@ -71,7 +72,7 @@ def seal(store: Store, run: str = "nudges") -> tuple[Any, Any]:
     with store.write() as db:
         row = runs.find(db, run)
         runs.fence(db, row)
-        runs.set_block(db, row, row.block, stage="sealed")
+        runs.set_block(db, runs.block_of(db, run, row.block), stage="sealed")
         runs.open_block(db, row, row.block + 1, 3)
         return runs.find(db, run), runs.block_of(db, run, row.block)
 
@@ -101,7 +102,8 @@ def test_a_block_is_charged_recorded_and_erased_at_once(store: Store) -> None:
 def test_whatever_is_raised_nothing_happened(store: Store) -> None:
     begin(store)
     with pytest.raises(ZeroDivisionError), store.write() as db:  # noqa: PT012
-        runs.put(db, runs.find(db, "nudges"), runs.Packet(0, 1, b"", {0: 1}, [("x", 5)]))
+        run, block = runs.find(db, "nudges"), runs.block_of(db, "nudges", 0)
+        runs.put(db, run, block, runs.Packet(1, b"", {0: 1}, [("x", 5)]))
         raise ZeroDivisionError
     with store.read() as db:
         assert runs.find(db, "nudges").taken == 0

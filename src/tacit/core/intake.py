@@ -28,7 +28,6 @@ from tacit.privacy.statistic import Block, frozen
 from tacit.privacy.validation import row_ids
 from tacit.store import runs
 from tacit.store.runs import Answer
-from tacit.store.store import StoreGone
 from tacit.store.values import dump
 
 Ids: TypeAlias = Sequence[int | str] | None
@@ -334,21 +333,22 @@ class EpisodeIntake:
                 self.buffer.add(kept.rows, self.run.look().row.block, kept.names)
         else:
             with store.write() as db:
-                row = runs.find(db, self.run.name)
-                now = runs.block_of(db, self.run.name, row.block)
-                if (now.block, now.stage, now.places) != (seen.block, seen.stage, seen.places):
-                    return None
+                view = self.run.read(db)
+                row, now = view.row, view.filling
                 pays, kept = runs.admit(db, row, row.block, names or [""]), arrivals
                 if names:
                     kept = arrivals.only([i for i, cost in enumerate(pays) if cost >= 0])
                 cost = [cost for cost in pays if cost >= 0]
-                if kept.rows.users:
+                same = (now.block, now.stage, now.places) == (seen.block, seen.stage, seen.places)
+                if same and kept.rows.users:
                     paid = [*zip(kept.names, cost, strict=True)] if names else ()
                     mine = kept.rows if store.durable else kept.rows.sealed()
-                    self._write(db, row, row.block, mine, paid, [(k, "") for k in kept.keys])
+                    self._write(db, row, now, mine, paid, [(k, "") for k in kept.keys])
                     if opened:  # of devices that dropped out nothing comes
-                        runs.set_block(db, row, row.block, size=now.places + kept.rows.users)
-            self.run.look(fresh=True)
+                        runs.set_block(db, now, size=now.places)
+            self.run.keep(view)
+            if not same:
+                return None
         return kept.rows.users
 
     def _admitted(self, arrivals: Arrivals) -> Arrivals:
@@ -373,19 +373,19 @@ class EpisodeIntake:
         self.visits = visits
         return arrivals.only(rows)
 
-    def spill(self, db: Any, row: Any) -> None:
+    def spill(self, db: Any, view: RunView) -> None:
         """Writes the users who wait in memory to the store."""
-        if not self.buffer.users(row.block):
+        if not self.buffer.users(view.row.block):
             return
         given, names, paid = self.buffer.rows(), self.buffer.names, []
         if names:
-            cost = runs.admit(db, row, row.block, names)
+            cost = runs.admit(db, view.row, view.row.block, names)
             kept = [i for i, pays in enumerate(cost) if pays >= 0]
             given, paid = _rows(given, kept), [(names[i], cost[i]) for i in kept]
-        self._write(db, row, row.block, given, paid)
+        self._write(db, view.row, view.filling, given, paid)
 
     def _write(
-        self, db: Any, row: Any, block: int, rows: Block, people: Any = (), events: Any = ()
+        self, db: Any, row: Any, block: Any, rows: Block, people: Any = (), events: Any = ()
     ) -> None:
         """One packet of users. Memory that is lost with this process holds what has no names."""
         in_memory = type(rows) is not Block or (not people and not self.run.store.durable)
@@ -395,8 +395,8 @@ class EpisodeIntake:
             found, counts = np.unique(rows.arrays["versions"], return_counts=True)
             shares = dict(zip(found.tolist(), counts.tolist(), strict=True))
         missing = rows["came"].shape[1] if "came" in rows.arrays else 0
-        packet = runs.Packet(block, rows.users, data, shares, people, events, missing)
-        number = runs.put(db, row, packet)
+        packet = runs.Packet(rows.users, data, shares, people, events, missing)
+        number = runs.put(db, row, block, packet)
         if in_memory:
             self.packets[number] = rows
 
@@ -422,60 +422,63 @@ class EpisodeIntake:
 
     def flush(self) -> None:
         """Writes places that were taken since; a block that has all of its own closes."""
-        view = self.run.look()
-        if self._taken:
-            with self._written() as taken, self.run.store.write() as db:
-                self._count(db, runs.find(db, self.run.name), view, taken)
+        if not self._taken:
+            self.run.look()
+            return
+        with self._written():
+            pass
 
     @contextlib.contextmanager
-    def _written(self) -> Iterator[Places]:
-        """Places that are written within, and are there again if that fails."""
+    def _written(self) -> Iterator[tuple[Any, RunView, dict[int, Any]]]:
+        """A transaction that writes places which were taken, and the open blocks in it by number.
+
+        If it fails, the places are there again.
+        """
         with self._flushing:
             with self._counting:
                 taken, self._taken = self._taken, Counter()
                 self._writing = taken
             try:
-                yield taken
+                with self.run.store.write() as db:
+                    view = self.run.read(db)
+                    blocks = {b.block: b for b in view.blocks if b.stage in ("open", "closed")}
+                    for number in sorted({number for number, _ in taken} & blocks.keys()):
+                        mine = {v: n for (block, v), n in taken.items() if block == number}
+                        runs.take_places(db, view.row, blocks[number], mine)
+                        self._close_full(db, view, blocks[number])
+                    yield db, view, blocks
+                self.run.keep(view)
             except BaseException:
                 with self._counting:
                     self._taken.update(taken)
                 raise
-            else:
-                with contextlib.suppress(StoreGone):
-                    self.run.look(fresh=True)
             finally:
                 with self._counting:
                     self._writing = Counter()
 
-    def _count(self, db: Any, row: Any, view: RunView, taken: Places) -> None:
-        for block in runs.take_places(db, row, taken):
-            self._close_full(db, row, view, block)
-
-    def _close_full(self, db: Any, row: Any, view: RunView, block: Any) -> None:
+    def _close_full(self, db: Any, view: RunView, block: Any) -> None:
         """Closes a block that has all its places; the next one opens if it may."""
         if block.stage != "open" or block.places < block.size:
             return
-        runs.set_block(db, row, block.block, stage="closed", at=time.time())
+        runs.set_block(db, block, stage="closed", at=time.time())
         if self.run.fills_ahead(view):
-            self.run.open_next(db, runs.find(db, self.run.name), view.checkpoint)
+            self.run.open_next(db, view)
 
     def close_by_clock(self, seen: Any) -> bool:
         """Closes the block that fills if it has places and its time has come; whether it did."""
         due = bool(self.every and seen.stage == "open" and time.time() >= seen.at + self.every)
         if not due or not seen.places + self.buffer.users(seen.block):
             return False
-        view = self.run.look()
         with self.run.store.write() as db:
-            row = runs.find(db, self.run.name)
-            if runs.block_of(db, self.run.name, seen.block).stage != "open":
+            view = self.run.read(db)
+            block = view.filling
+            if (block.block, block.stage) != (seen.block, "open"):
                 return False
-            self.spill(db, row)
-            block = runs.block_of(db, self.run.name, seen.block)
-            runs.set_block(db, row, block.block, size=block.places)
+            self.spill(db, view)
+            runs.set_block(db, block, size=block.places)
             # Those who come with an episode are all there; devices have their window.
-            if block.users < block.places or runs.by_ticket(db, row, block.block):
-                block.size = block.places
-                self._close_full(db, row, view, block)
+            if block.users < block.places or runs.by_ticket(db, view.row, block.block):
+                self._close_full(db, view, block)
         self.buffer, self.visits = EpisodeBuffer(), None
         return True
 
@@ -496,12 +499,11 @@ class EpisodeIntake:
             tickets: Places that they took with their policies.
             then: Goes on in the transaction with these answers, and returns others.
         """
-        view, store = self.run.look(), self.run.store
-        with self._written() as taken, store.write() as db:
-            row = runs.find(db, self.run.name)
-            self._count(db, row, view, taken)  # or places of these devices would count twice
+        # Places of these devices would count twice if they were not written first.
+        with self._written() as (db, view, blocks):
+            row, places = view.row, [*map(self._place, tickets)]
             names, keys = self.hashed(people, events)
-            told, groups = runs.decide(db, row, keys, tickets, [*map(self._place, tickets)])
+            told, groups = runs.decide(db, row, blocks, keys, tickets, places)
             for (number, version), some in sorted(groups.items()):
                 if self.run.algorithm.privacy.devices_add and version != row.version:
                     # Reports in one sum are of one version; the run was rolled back just now.
@@ -518,8 +520,8 @@ class EpisodeIntake:
                     who = [(names[i], cost[i]) for i in kept]
                     came = [(keys[i], tickets[i]) for i in kept]
                     if kept:
-                        self._write(db, row, number, part, who, came)
-                self._close_full(db, row, view, runs.block_of(db, self.run.name, number))
+                        self._write(db, row, blocks[number], part, who, came)
+                self._close_full(db, view, blocks[number])
             first = {key: i for i, key in reversed([*enumerate(keys)])}
             answers = [told[i] if i in told else told[first[key]] for i, key in enumerate(keys)]
             return answers if then is None else then(db, row, answers)
@@ -541,11 +543,11 @@ class EpisodeIntake:
 
     def settle(self) -> None:
         """Writes users who wait in memory to the store, where they can be forgotten."""
-        row = self.run.look().row
         with self.run.store.write() as db:
-            self.spill(db, row)
+            view = self.run.read(db)
+            self.spill(db, view)
         self.buffer, self.visits = EpisodeBuffer(), None
-        self.run.look(fresh=True)
+        self.run.keep(view)
 
 
 def _room(

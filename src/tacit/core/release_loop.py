@@ -57,7 +57,7 @@ class ReleaseLoop:
         if view.oldest.stage in ("open", "closed") and view.oldest.at > time.time() + _CLOCKS:
             # The clock was set back: its time begins anew, or it would wait for that long.
             with run.store.write() as db:
-                runs.set_block(db, view.row, view.oldest.block, at=time.time())
+                runs.set_block(db, view.oldest, at=time.time())
             view = run.look(fresh=True)
         if self.intake.close_by_clock(view.filling):
             view = run.look(fresh=True)
@@ -90,24 +90,23 @@ class ReleaseLoop:
 
     def _seal(self, view: RunView) -> RunView:
         """The run once its oldest block is sealed; the next one opens if it may."""
-        run, block, ahead = self.run, view.oldest, self.run.fills_ahead(view)
-        waiting = self.intake.buffer.users(block.block)
+        run = self.run
         with run.store.write() as db:
             runs.fence(db, view.row)
-            if waiting:
-                self.intake.spill(db, view.row)
-            if not block.users + waiting and run.algorithm.privacy.devices_add:
+            view = run.read(db)
+            block = view.oldest
+            if block is view.filling:
+                self.intake.spill(db, view)
+            if empty := not block.users and run.algorithm.privacy.devices_add:
                 # Without reports there is no noise either: others may come in their place.
-                more = {"stage": "open", "size": block.size + block.places}
-                runs.set_block(db, view.row, block.block, **more)
+                runs.set_block(db, block, stage="open", size=block.size + block.places)
             else:
-                runs.set_block(db, view.row, block.block, stage="sealed")
-                if ahead and view.filling.block == block.block:
-                    run.open_next(db, runs.find(db, run.name), view.checkpoint)
-            row, block = runs.find(db, run.name), runs.block_of(db, run.name, block.block)
-        if block.stage == "open":
+                runs.set_block(db, block, stage="sealed")
+                if block is view.filling and run.fills_ahead(view):
+                    run.open_next(db, view)
+        if empty:
             raise Conflict("nobody came")
-        return view._replace(row=row, oldest=block)
+        return view
 
     def _move(self, view: RunView) -> None:
         """Takes a block through both commits, once it is sealed."""
@@ -284,18 +283,20 @@ class ReleaseLoop:
             needed = [int(v) for each in rest for v in json.loads(each.versions) if int(v) >= 0]
             keep = min([row.latest + 2 - max(_CHECKPOINTS, algorithm.max_age), *needed])
             runs.publish(db, row, packed, at.served, keep)
-            self._finish(db, row, after, view.oldest.block)
-            row, rest = runs.find(db, run.name), runs.undone(db, row)
+            view = RunView(runs.find(db, run.name), rest, after, on_policy)
+            self._finish(db, view)
         self.intake.packets.clear()
-        run.view = RunView(row, rest[0], rest[-1], after, on_policy)
+        run.view = view
         run.store.erase_traces()
 
-    def _finish(self, db: Any, row: Any, after: Checkpoint, block: int) -> None:
-        """Ends a block; where users did not come ahead, the next one opens."""
-        runs.erase(db, row, block)
-        runs.set_block(db, row, block, stage="done")
-        if row.block == block:
-            self.run.open_next(db, row, after)
+    def _finish(self, db: Any, view: RunView) -> None:
+        """Ends the oldest block; where users did not come ahead, the next one opens."""
+        block = view.oldest
+        runs.erase(db, view.row, block.block)
+        runs.set_block(db, block, stage="done")
+        if block is view.filling:
+            self.run.open_next(db, view)
+        view.blocks.remove(block)
 
     def close(self) -> None:
         """Ends the block that fills early: users who have come are released."""
@@ -305,9 +306,9 @@ class ReleaseLoop:
             for block in runs.undone(db, row):
                 waiting = self.intake.buffer.users(block.block)
                 if block.stage == "closed":
-                    runs.set_block(db, row, block.block, at=0.0)
+                    runs.set_block(db, block, at=0.0)
                 elif block.stage == "open" and block.places + waiting:
-                    runs.set_block(db, row, block.block, size=block.places + waiting)
+                    runs.set_block(db, block, size=block.places + waiting)
         run.view = None
         while self.step():
             pass
@@ -332,7 +333,8 @@ class ReleaseLoop:
             ledger.append(db, run.name, "roll back", to=version, version=number)
             runs.publish(db, row, packed, at.served, 0, pinned=0)
             if done:
-                self._finish(db, runs.find(db, run.name), new, block.block)
+                now = runs.find(db, run.name), runs.undone(db, row)
+                self._finish(db, RunView(*now, new, on_policy=False))
             if pin:
                 runs.set_run(db, run.name, pinned=1)
         run.view = None

@@ -133,8 +133,9 @@ class Counted:
             await send(message)
 
         try:
-            direct = self._direct.get((scope["method"], scope["path"]))
-            answer = self._app if direct is None else await answered(direct, Request(scope, receive))
+            answer = self._app
+            if (direct := self._direct.get((scope["method"], scope["path"]))) is not None:
+                answer = await answered(direct, Request(scope, receive))
             await answer(scope, receive, counting)
         except Exception as error:
             # Whoever catches it next would write its message, which may hold values.

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 _ELSEWHERE = ("unknown", "undecided")
 _MOST = 512
 """Devices that share a transaction, at most."""
+_GATHER = 0.005  # seconds that they wait for one another, where several came at once before
 
 
 def form_of(agent: Agent) -> Form:
@@ -183,9 +184,11 @@ class Intake:
         self._thread.join(timeout=30.0)
 
     def _run(self) -> None:
-        going = True
+        going, batch = True, list[Any]()
         while going:
-            batch = [self._queue.get()]
+            several, batch = len(batch) > 1, [self._queue.get()]
+            if several:  # others are on their way: one transaction for more of them
+                time.sleep(_GATHER)
             while len(batch) < _MOST and not self._queue.empty():
                 batch.append(self._queue.get_nowait())
             going = None not in batch

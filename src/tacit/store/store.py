@@ -284,29 +284,36 @@ def hashed(key: bytes, *words: str) -> str:
 
 
 @cache
-def _statement(verb: Any, table: sa.Table, columns: tuple[str, ...], order: str = "") -> Any:
+def _statement(verb: Any, table: sa.Table, order: str, *columns: tuple[str, bool]) -> Any:
     """A statement about rows by the values of columns; building it costs more than running it."""
-    found = verb(table).where(*(table.c[name] == bindparam(f"of_{name}") for name in columns))
+    found = verb(table)
+    for name, several in columns:
+        value, column = bindparam(f"of_{name}", expanding=several), table.c[name]
+        found = found.where(column.in_(value) if several else column == value)
     return found.order_by(table.c[order]) if order else found
 
 
-def _execute(db: sa.Connection, statement: Any, of: Mapping[str, Any], **values: Any) -> Any:
-    return db.execute(statement, {f"of_{name}": value for name, value in of.items()} | values)
+def _execute(
+    db: sa.Connection, verb: Any, table: sa.Table, of: Mapping[str, Any], order: str = "", **to: Any
+) -> Any:
+    columns = [(name, isinstance(value, list)) for name, value in of.items()]
+    given = {f"of_{name}": value for name, value in of.items()}
+    return db.execute(_statement(verb, table, order, *columns), given | to)
 
 
 def rows_of(db: sa.Connection, table: sa.Table, order: str = "", **of: Any) -> Any:
-    """Rows whose columns have these values, in the order of a column."""
-    return _execute(db, _statement(select, table, (*of,), order), of)
+    """Rows whose columns have these values, or one of a list, in the order of a column."""
+    return _execute(db, select, table, of, order)
 
 
 def change_rows(db: sa.Connection, table: sa.Table, of: Mapping[str, Any], /, **values: Any) -> int:
     """Sets columns of the rows whose columns have the values ``of``; how many they were."""
-    return int(_execute(db, _statement(update, table, (*of,)), of, **values).rowcount)
+    return int(_execute(db, update, table, of, **values).rowcount)
 
 
 def delete_rows(db: sa.Connection, table: sa.Table, **of: Any) -> None:
     """Deletes the rows whose columns have these values."""
-    _execute(db, _statement(delete, table, (*of,)), of)
+    _execute(db, delete, table, of)
 
 
 def digest(*values: Any) -> str:
