@@ -461,21 +461,16 @@ class Agent(Uncopyable):
 
         An economy: commits are fenced, whoever computes.
         """
-        now = time.time()
-
-        def held(run: Any) -> bool:
-            # One that ends too late was given by a clock that was ahead.
-            return bool(run.leader != who and now < run.lease <= now + 2.0 * seconds)
-
-        run = self._run.look().row
-        if held(run):
-            return False
-        if run.leader != who or not now + seconds / 2 <= run.lease <= now + 2.0 * seconds:
-            with self.store.write() as db:
-                if held(runs.find(db, self.run_name)):
-                    return False
+        now, run = time.time(), self.run_row()
+        most, mine = now + 2.0 * seconds, run.leader == who
+        # One that ends too late was given by a clock that was ahead.
+        if now < run.lease <= most and (not mine or run.lease >= now + seconds / 2):
+            return bool(mine)
+        with self.store.write() as db:
+            run = runs.find(db, self.run_name)
+            if free := run.leader == who or not now < run.lease <= most:
                 runs.set_run(db, self.run_name, leader=who, lease=now + seconds)
-        return True
+        return bool(free)
 
     def policy_body(self, version: int) -> tuple[bytes, str] | None:
         """The public JSON file of a version and its hash; None of one that never was.

@@ -186,7 +186,10 @@ class EpisodeIntake:
         users, start, stop, before = given, 0, 0, self.users_taken(view.row)
         try:
             came = self._new(view.row, self._named(data, ids, events))
-            self._check_open(view.row)
+            if view.row.succeeded:
+                raise HorizonExceeded("this agent has a successor: give users to that one")
+            if view.row.stopped:
+                raise InvalidArgument("this run is stopped: agent.start() lets users come again")
             on_policy = view.on_policy and not data.aggregate
             asked = on_policy and self.users_taken(view.row) < self.run.algorithm.users
             taught = came.only(self._teaching(view, came.rows)) if asked else came
@@ -256,10 +259,10 @@ class EpisodeIntake:
             row_ids(ids, data.users)
             names = hashed(ids)
         if events is not None:
-            both = [*zip(names or [""] * data.users, events, strict=False)]
+            both = [f"{n} {e}" for n, e in zip(names or [""] * data.users, events, strict=False)]
             if len(events) != data.users or len({*both}) != data.users:
                 raise InvalidArgument("events must be one for each user, and no two the same")
-            keys = hashed([f"{name} {event}" for name, event in both])
+            keys = hashed(both)
         return Arrivals(data, names, keys, range(data.users))
 
     def _new(self, row: Any, arrivals: Arrivals) -> Arrivals:
@@ -267,14 +270,8 @@ class EpisodeIntake:
         if not arrivals.keys:
             return arrivals
         with self.run.store.read() as db:
-            old = {event.event for event in runs.known(db, row, event=arrivals.keys)}
+            old = {event.event for event in runs.known(db, row, "event", arrivals.keys)}
         return arrivals.only([i for i, key in enumerate(arrivals.keys) if key not in old])
-
-    def _check_open(self, row: Any) -> None:
-        if row.succeeded:
-            raise HorizonExceeded("this agent has a successor: give users to that one")
-        if row.stopped:
-            raise InvalidArgument("this run is stopped: agent.start() lets users come again")
 
     def _with_places(self, row: Any, arrivals: Arrivals) -> Arrivals:
         """Those who come, if there are places for them; who would be refused needs none."""
@@ -359,17 +356,13 @@ class EpisodeIntake:
         if not arrivals.names:
             return arrivals
         row = self.run.look().row
-        rows, visits, block = list[int](), self.visits, row.block
+        visits, block = self.visits, row.block
         if visits is None:
             with self.run.store.read() as db:
                 visits = runs.came(db, row)
             for name in self.buffer.names if self.buffer.users(block) else ():
-                visits[name] = (visits.get(name, (0, -1))[0] + 1, block)
-        for i, name in enumerate(arrivals.names):
-            came = visits.get(name, (0, -1))
-            if not runs.spent_up(row, block, came):
-                visits[name] = (came[0] + 1, block)
-                rows.append(i)
+                runs.visit(row, block, visits, name)
+        rows = [i for i, name in enumerate(arrivals.names) if runs.visit(row, block, visits, name)]
         self.visits = visits
         return arrivals.only(rows)
 
@@ -501,14 +494,29 @@ class EpisodeIntake:
         """
         # Places of these devices would count twice if they were not written first.
         with self._written() as (db, view, blocks):
-            row, places = view.row, [*map(self._place, tickets)]
+            row, alike = view.row, self.run.algorithm.privacy.devices_add
             names, keys = self.hashed(people, events)
-            told, groups = runs.decide(db, row, blocks, keys, tickets, places)
-            for (number, version), some in sorted(groups.items()):
-                if self.run.algorithm.privacy.devices_add and version != row.version:
-                    # Reports in one sum are of one version; the run was rolled back just now.
-                    told |= dict.fromkeys(some, Answer("late", version=row.version))
+            before = {event.event: event for event in runs.known(db, row, "event", keys)}
+            used = {event.ticket for event in runs.known(db, row, "ticket", tickets)}
+            told, groups = dict[int, Answer](), dict[tuple[int, int], list[int]]()
+            first = dict[str, int]()  # of an event that is sent twice at once
+            for i, key in enumerate(keys):
+                place = self._place(tickets[i])
+                if first.setdefault(key, i) < i:
                     continue
+                if key in before:
+                    told[i] = Answer(before[key].fate, before[key].block, before[key].version)
+                elif row.stopped or place is None:
+                    told[i] = Answer("stopped" if row.stopped else "unknown")
+                # Reports in one sum are of one version; the run may have been rolled back.
+                elif place[0] not in blocks or (alike and place[1] != row.version):
+                    told[i] = Answer("late", version=row.version)
+                elif tickets[i] in used:
+                    told[i] = Answer("used", version=row.version)
+                else:
+                    used.add(tickets[i])
+                    groups.setdefault(place, []).append(i)
+            for (number, version), some in sorted(groups.items()):
                 pays = runs.admit(db, row, number, [names[i] for i in some])
                 cost = {i: cost for i, cost in zip(some, pays, strict=True) if cost >= 0}
                 told |= dict.fromkeys(some, Answer("refused", version=row.version))
@@ -522,8 +530,7 @@ class EpisodeIntake:
                     if kept:
                         self._write(db, row, blocks[number], part, who, came)
                 self._close_full(db, view, blocks[number])
-            first = {key: i for i, key in reversed([*enumerate(keys)])}
-            answers = [told[i] if i in told else told[first[key]] for i, key in enumerate(keys)]
+            answers = [told[first[key]] for key in keys]
             return answers if then is None else then(db, row, answers)
 
     def hashed(self, people: Sequence[str], events: Sequence[str]) -> tuple[list[str], list[str]]:
@@ -533,13 +540,13 @@ class EpisodeIntake:
         return names, self.run.store.pseudonyms(keys)
 
     def _place(self, ticket: str) -> tuple[int, int] | None:
-        """Version and block of a ticket; None if it is not ours."""
+        """Block and version of a ticket; None if it is not ours."""
         said, _, mark = ticket.rpartition(".")
         ours = self.run.store.keyed("ticket", self.run.name, said)
         if not secrets.compare_digest(mark.encode(), ours.encode()):
             return None
         version, block, _ = said.split(".")
-        return int(version), int(block)
+        return int(block), int(version)
 
     def settle(self) -> None:
         """Writes users who wait in memory to the store, where they can be forgotten."""
@@ -554,14 +561,13 @@ def _room(
     column: NDArray[np.generic] | None, rows: NDArray[np.generic], users: int, needed: int
 ) -> NDArray[np.generic]:
     """A column for ``needed`` users, of whom the first ``users`` are there; doubled if full."""
-    if column is None:
-        return np.empty((max(needed, _FEWEST), *rows.shape[1:]), rows.dtype)
+    column = rows[:0] if column is None else column
     if column.shape[1:] != rows.shape[1:]:
         raise InvalidArgument(f"rows of shape {rows.shape[1:]} after ones of {column.shape[1:]}")
     dtype = column.dtype if column.dtype == rows.dtype else np.result_type(column, rows)
     if dtype == column.dtype and needed <= len(column):
         return column
-    longer = np.empty((max(needed, 2 * len(column)), *column.shape[1:]), dtype)
+    longer = np.empty((max(needed, 2 * len(column), _FEWEST), *column.shape[1:]), dtype)
     longer[:users] = column[:users]
     return longer
 

@@ -6,20 +6,18 @@ import asyncio
 import bisect
 import time
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Mapping
 from functools import lru_cache
-from typing import Any, ClassVar, TypeAlias
+from typing import Any, ClassVar
 
-from fastapi import HTTPException, Request
+from fastapi import Request
 from fastapi.responses import JSONResponse, Response
+from starlette.exceptions import HTTPException
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from tacit.service.facts import trouble
 from tacit.service.identity import client_of, networks
 from tacit.store.store import StoreGone
-
-Direct: TypeAlias = Mapping[tuple[str, str], Callable[[Request], Awaitable[Response]]]
-"""Functions of the request alone, by method and path."""
 
 # Whether an outcome came is a person's data, and so is how many decisions there were.
 _UNCOUNTED = ("/v1/decisions", "/v1/outcomes")
@@ -100,10 +98,10 @@ class Door(HttpToolsProtocol):
 class Counted:
     """Counts answers and how long they took, and says what a browser must not do with a page.
 
-    Requests of devices go to their functions at once, all others through the framework.
+    Functions of a request alone, by method and path, are called at once, others by the framework.
     """
 
-    def __init__(self, app: Any, service: Any, direct: Direct) -> None:
+    def __init__(self, app: Any, service: Any, direct: Mapping[tuple[str, str], Any]) -> None:
         self._app, self._counts, self._seconds = app, service.requests, service.seconds
         self._direct, proxies = direct, networks(service.app.serving.proxies)
         self._client = lru_cache(_MOST_WAITING)(lambda *hops: client_of(hops, proxies))
@@ -135,13 +133,14 @@ class Counted:
         try:
             answer = self._app
             if (direct := self._direct.get((scope["method"], scope["path"]))) is not None:
-                answer = await answered(direct, Request(scope, receive))
+                answer = await direct(Request(scope, receive))
             await answer(scope, receive, counting)
         except Exception as error:
-            # Whoever catches it next would write its message, which may hold values.
-            trouble(scope["path"].partition("/v1/policies")[0] or "policies", error)
+            if not isinstance(error, (HTTPException, StoreGone)):
+                # Whoever catches it next would write its message, which may hold values.
+                trouble(scope["path"].partition("/v1/policies")[0] or "policies", error)
             if not started:
-                await failed()(scope, receive, counting)
+                await refused(None, error)(scope, receive, counting)
 
     def _see(self, scope: Any) -> None:
         """Puts the address and the scheme of whoever asks in place of a proxy's."""
@@ -158,23 +157,12 @@ class Counted:
         scope["client"] = (self._client(*hops), port)
 
 
-async def answered(direct: Callable[[Request], Awaitable[Response]], request: Request) -> Response:
-    """Answer of a function, also where it refuses."""
-    try:
-        return await direct(request)
-    except HTTPException as error:
+def refused(_: object, error: Exception) -> Response:
+    """Answer to a request that raised this."""
+    if isinstance(error, HTTPException):
         return JSONResponse({"detail": error.detail}, error.status_code, error.headers)
-    except StoreGone:
-        return gone()
-
-
-def gone(*_: object) -> Response:
-    """Answer while there is no database."""
-    return JSONResponse({"detail": "the database does not answer"}, 503, {"Retry-After": "1"})
-
-
-def failed(*_: object) -> Response:
-    """Answer where nothing else is known to say."""
+    if isinstance(error, StoreGone):
+        return JSONResponse({"detail": "the database does not answer"}, 503, {"Retry-After": "1"})
     return JSONResponse({"detail": "this failed"}, 500)
 
 

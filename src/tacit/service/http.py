@@ -28,7 +28,7 @@ from starlette.types import ASGIApp
 from tacit.privacy.errors import InvalidArgument, TacitError, TacitWarning
 from tacit.service import late
 from tacit.service.app_file import App
-from tacit.service.entrance import BOUNDS, Counted, Door, failed, gone
+from tacit.service.entrance import BOUNDS, Counted, Door, refused
 from tacit.service.facts import asked_of_devices, note, public_state, trouble
 from tacit.service.identity import Caller, Identity
 from tacit.service.intake import Arrival, Coming, Intake, form_of
@@ -235,13 +235,10 @@ class Service:
     async def body(self, request: Request) -> dict[str, Any]:
         """Body of a request, as an object."""
         sent = await self.sent(request)
-        try:
-            found = parsed(sent)
-        except (ValueError, RecursionError):
-            raise HTTPException(422, "this is no JSON") from None
-        if not isinstance(found, dict):
-            raise HTTPException(422, "this is no JSON object")
-        return found
+        with contextlib.suppress(ValueError, RecursionError):
+            if isinstance(found := parsed(sent), dict):
+                return found
+        raise HTTPException(422, "this is no JSON object")
 
     async def sent(self, request: Request) -> bytes:
         """Body of a request, if it is not too long and came in time."""
@@ -374,8 +371,8 @@ def create(service: Service, tools: pages.Tools | None = None) -> ASGIApp:
         redirect_slashes=False,  # they would go to whatever host a request names
     )
 
-    app.add_exception_handler(StoreGone, gone)
-    app.add_exception_handler(Exception, failed)
+    app.add_exception_handler(StoreGone, refused)
+    app.add_exception_handler(Exception, refused)
     _devices(app, service)
     late.add(app, service)
     _curators(app, service)
@@ -383,14 +380,10 @@ def create(service: Service, tools: pages.Tools | None = None) -> ASGIApp:
     pages.add(app, service, tools)
     described = app.openapi()
     described["components"]["securitySchemes"] = {"bearer": {"type": "http", "scheme": "bearer"}}
-    alone = {"request": "Request", "return": "Response"}
-    routes = [route for route in app.routes if isinstance(route, APIRoute)]
-    direct = {
-        (method, route.path): route.endpoint
-        for route in routes
-        if route.endpoint.__annotations__ == alone and not route.param_convertors
-        for method in route.methods
-    }
+    alone, direct = {"request": "Request", "return": "Response"}, dict[tuple[str, str], Any]()
+    for route in app.routes:
+        if isinstance(route, APIRoute) and route.endpoint.__annotations__ == alone:
+            direct |= {(method, route.path): route.endpoint for method in route.methods or ()}
     counted: ASGIApp = Counted(app, service, direct)
     if not service.app.serving.origins:
         return counted

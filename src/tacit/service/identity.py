@@ -91,7 +91,7 @@ class Identity:
     def _verified(self, token: str) -> Caller | None:
         signed, _, mark = token.encode().rpartition(b".")
         head, body = signed.split(b".")
-        said, serving, now = _read(head), self._serving, time.time()
+        said, serving, now = json.loads(_bytes(head)), self._serving, time.time()
         if (found := self._keys.get(str(said.get("kid", "")))) is None:
             self._asked = True
             return None
@@ -99,7 +99,7 @@ class Identity:
         right = said["alg"] == name and algorithm.verify(signed, key, _bytes(mark))
         if not right or not said.keys().isdisjoint(("crit", "b64")):  # extensions we do not have
             return None
-        held = _read(body)
+        held = json.loads(_bytes(body))
         sub, role, until = held["sub"], held.get("tacit_role", "device"), float(held["exp"])
         since, whom = max(int(held.get(at, 0)) for at in ("nbf", "iat")), held["aud"]
         here = whom == serving.audience or (isinstance(whom, list) and serving.audience in whom)
@@ -114,11 +114,6 @@ class Identity:
 def _bytes(part: bytes) -> bytes:
     """A part of a token; whatever is no letter of its alphabet is an error."""
     return base64.b64decode(part + b"=" * (-len(part) % 4), b"-_", validate=True)
-
-
-def _read(part: bytes) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(_bytes(part))
-    return found
 
 
 def networks(text: str) -> list[Any]:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from types import SimpleNamespace
@@ -163,24 +163,28 @@ def admit(db: sa.Connection, run: Any, block: int, names: Sequence[str]) -> list
             held[row.person] = row.spent + row.reserved
     answers = list[int]()
     for name in names:
-        if not name:
-            answers.append(0)
-            continue
-        count, last = visits = found.get(name, (0, -1))
-        pays = 0 if count else run.cost
-        if spent_up(run, block, visits) or (most and held.get(name, 0) + pays > most):
-            answers.append(-1)
-            continue
-        found[name] = (count + 1, max(block, last))
-        held[name] = held.get(name, 0) + pays
-        answers.append(pays)
+        pays = 0 if not name or name in found else run.cost
+        within = not most or held.get(name, 0) + pays <= most
+        taken = not name or (within and visit(run, block, found, name))
+        held[name] = held.get(name, 0) + pays * taken
+        answers.append(pays if taken else -1)
     return answers
 
 
-def spent_up(run: Any, block: int, visits: tuple[int, int]) -> bool:
-    """Whether a person may come to a block no more: by how often she came, and where last."""
-    count, last = visits
-    return bool((run.episodes and count >= run.episodes) or (run.once and last >= block))
+def visit(run: Any, block: int, visits: dict[str, tuple[int, int]], name: str) -> bool:
+    """Whether a person may come to a block once more; then her visits are one more.
+
+    Args:
+        run: The run's row.
+        block: In which she takes part.
+        visits: How often people came, and in which block last.
+        name: Her pseudonym.
+    """
+    count, last = visits.get(name, (0, -1))
+    if (run.episodes and count >= run.episodes) or (run.once and last >= block):
+        return False
+    visits[name] = count + 1, max(block, last)
+    return True
 
 
 @dataclass(frozen=True)
@@ -258,11 +262,10 @@ def take_places(
     set_block(db, block, **values)
 
 
-def known(db: sa.Connection, run: Any, **values: Sequence[str]) -> list[Any]:
+def known(db: sa.Connection, run: Any, column: str, values: Sequence[str]) -> list[Any]:
     """Rows of events that came before, by their ``event`` or by the ``ticket`` that they used."""
-    ((column, given),) = values.items()
-    found = [rows_of(db, events, run=run.run, **{column: some}) for some in parts([*given])]
-    return [row for rows in found for row in rows]
+    of: Any = ({"run": run.run, column: some} for some in parts([*values]))
+    return [row for each in of for row in rows_of(db, events, **each)]
 
 
 @dataclass(frozen=True)
@@ -280,50 +283,6 @@ class Answer:
         return self.status in ("waiting", "counted", "closed")
 
 
-def decide(
-    db: sa.Connection,
-    run: Any,
-    open_: Collection[int],
-    keys: Sequence[str],
-    tickets: Sequence[str],
-    places: Sequence[tuple[int, int] | None],
-) -> tuple[dict[int, Answer], dict[tuple[int, int], list[int]]]:
-    """Answers to devices without a place, and the others by the block and version of theirs.
-
-    An event that is sent twice at once is among neither the second time.
-
-    Args:
-        db: A write transaction.
-        run: The run's row.
-        open_: Blocks to which episodes may still come.
-        keys: Of their events; of one that came before, it is told the same again.
-        tickets: Each fills one place.
-        places: Version and block of each ticket; None if it is not ours.
-    """
-    before = {row.event: row for row in known(db, run, event=keys)}
-    used = {row.ticket for row in known(db, run, ticket=tickets)}
-    told, groups = dict[int, Answer](), dict[tuple[int, int], list[int]]()
-    seen = set[str]()
-    for i, (key, ticket, place) in enumerate(zip(keys, tickets, places, strict=True)):
-        if key in seen:
-            continue
-        seen.add(key)
-        if key in before:
-            told[i] = Answer(before[key].fate, before[key].block, before[key].version)
-        elif run.stopped or place is None:
-            told[i] = Answer("stopped" if run.stopped else "unknown")
-        else:
-            version, number = place
-            if number not in open_:
-                told[i] = Answer("late", version=run.version)
-            elif ticket in used:
-                told[i] = Answer("used", version=run.version)
-            else:
-                used.add(ticket)
-                groups.setdefault((number, version), []).append(i)
-    return told, groups
-
-
 def by_ticket(db: sa.Connection, run: Any, block: int) -> bool:
     """Whether somebody in a block came with a ticket."""
     here = (events.c.run == run.run, events.c.block == block, events.c.ticket != "")
@@ -336,25 +295,21 @@ def incomplete(db: sa.Connection, run: Any, block: int) -> bool:
     return db.scalar(select(packets.c.id).where(*here).limit(1)) is not None
 
 
-_who, _reserves, _spends = (bindparam(name) for name in ("who", "reserves", "spends"))
-_account = insert(accounts).values(person=_who, reserved=_reserves, spent=_spends)
-_move = update(accounts).where(accounts.c.person == _who)
-_move = _move.values(reserved=accounts.c.reserved + _reserves, spent=accounts.c.spent + _spends)
+_by: dict[str, Any] = {name: bindparam(f"{name}_by") for name in ("reserved", "spent")}
+_moved = {name: accounts.c[name] + by for name, by in _by.items()}
+_move = update(accounts).where(accounts.c.person == bindparam("who")).values(**_moved)
+_make = insert(accounts).values(person=bindparam("who"), **_by)
 
 
 def _pay(db: sa.Connection, costs: Mapping[str, int], *, reserved: int, spent: int) -> None:
     """Moves costs on accounts, which are made for those who have none."""
-    if not costs:
-        return
     found = [rows_of(db, accounts, person=some) for some in parts([*costs])]
-    there, new, moved = {row.person for rows in found for row in rows}, list[Any](), list[Any]()
+    there, rows = {row.person for some in found for row in some}, dict[Any, list[Any]]()
     for who, cost in sorted(costs.items()):
-        row = {"who": who, "reserves": reserved * cost, "spends": spent * cost}
-        (moved if who in there else new).append(row)
-    if new:
-        db.execute(_account, new)
-    if moved:
-        db.execute(_move, moved)
+        row = {"who": who, "reserved_by": reserved * cost, "spent_by": spent * cost}
+        rows.setdefault(_move if who in there else _make, []).append(row)
+    for statement, some in rows.items():
+        db.execute(statement, some)
 
 
 def forget(db: sa.Connection, person: str) -> dict[str, int] | None:

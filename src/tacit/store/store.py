@@ -173,7 +173,9 @@ class Store:
                 with (self._writing if write else self._reading).begin() as db:
                     yield db
             except (sa.exc.OperationalError, sa.exc.InterfaceError, OSError) as error:
-                raise StoreGone(f"the database does not answer: {_cause(error)}") from error
+                # Of a driver's error the kind: its words may hold values.
+                kind = type(getattr(error, "orig", None) or error).__name__
+                raise StoreGone(f"the database does not answer: {kind}") from error
 
     def _create(self, witness: str) -> None:
         with self._transaction(write=not self._readonly) as db:
@@ -187,10 +189,8 @@ class Store:
             if foreign and "stores" not in names:
                 said = "is a database of something else, or of release 0.1, which is not read"
                 raise InvalidArgument(f"{self.where!r} {said}")
-            for text in schema.statements(_DIALECTS[self.postgres]):
-                if not (
-                    (self.postgres or self._readonly) and "stores" in names
-                ):  # or it would wait for writers
+            if not (self.postgres or self._readonly) or "stores" not in names:
+                for text in schema.statements(_DIALECTS[self.postgres]):  # which wait for writers
                     db.exec_driver_sql(text)
             found = db.scalar(select(stores.c.schema_version))
             if found is None:
@@ -288,8 +288,8 @@ def _statement(verb: Any, table: sa.Table, order: str, *columns: tuple[str, bool
     """A statement about rows by the values of columns; building it costs more than running it."""
     found = verb(table)
     for name, several in columns:
-        value, column = bindparam(f"of_{name}", expanding=several), table.c[name]
-        found = found.where(column.in_(value) if several else column == value)
+        value: Any = bindparam(f"of_{name}", expanding=several)
+        found = found.where(table.c[name].in_(value) if several else table.c[name] == value)
     return found.order_by(table.c[order]) if order else found
 
 
@@ -347,11 +347,6 @@ def _cipher(secret: bytes | None) -> Any:
     except ImportError:
         raise InvalidArgument("an encrypted store needs: pip install 'tacit[encrypt]'") from None
     return Fernet(secret)
-
-
-def _cause(error: BaseException) -> str:
-    """The kind of a driver's error; its words may hold values."""
-    return type(getattr(error, "orig", None) or error).__name__
 
 
 class _Kept(sqlite3.Connection):
