@@ -39,7 +39,7 @@ from tacit.privacy.statistic import Block, Statistic
 from tacit.privacy.validation import instance_of, seed_of, whole_number
 from tacit.store import ledger, runs, schema
 from tacit.store.runs import Answer
-from tacit.store.store import Store, change_rows, rows_of
+from tacit.store.store import Store, change_rows, delete_rows, rows_of
 from tacit.store.values import load
 
 
@@ -500,12 +500,14 @@ class Agent(Uncopyable):
     def resolve_problem(self, problem: str = "") -> None:
         """Ends a problem, or all of them."""
         with self.store.write() as db:
-            runs.resolve_problem(db, self.run_name, problem)
+            of = {"problem": problem} if problem else {}
+            delete_rows(db, schema.problems, run=self.run_name, **of)
 
     def problems(self) -> list[str]:
         """Problems of the run, whichever process found them."""
         with self.store.read() as db:
-            return runs.problems_of(db, self.run_name)
+            found = rows_of(db, schema.problems, "since", run=self.run_name)
+            return [row.problem for row in found]
 
 
 def open_run(store: Store | str | os.PathLike[str], name: str = "run") -> Agent:

@@ -103,12 +103,10 @@ class Identity:
         sub, role, until = held["sub"], held.get("tacit_role", "device"), float(held["exp"])
         since, whom = max(int(held.get(at, 0)) for at in ("nbf", "iat")), held["aud"]
         here = whom == serving.audience or (isinstance(whom, list) and serving.audience in whom)
-        if not (here and since <= now < until < math.inf):
-            return None
-        if serving.issuer and held["iss"] != serving.issuer:
-            return None
+        here = here and (not serving.issuer or held["iss"] == serving.issuer)
         well = 0 < len(sub) <= 200 and sub.isprintable() and role in ROLES
-        return Caller(sub, role, True, until) if well else None
+        here = here and since <= now < until < math.inf
+        return Caller(sub, role, True, until) if here and well else None
 
 
 def _bytes(part: bytes) -> bytes:

@@ -386,16 +386,6 @@ def report_problem(db: sa.Connection, name: str, problem: str) -> None:
         db.execute(insert(problems), of | {"since": now, "last": now, "times": 1})
 
 
-def resolve_problem(db: sa.Connection, name: str, problem: str = "") -> None:
-    """Ends a problem of a run, or all of them."""
-    delete_rows(db, problems, run=name, **({"problem": problem} if problem else {}))
-
-
-def problems_of(db: sa.Connection, name: str) -> list[str]:
-    """Problems of a run, the oldest first."""
-    return [row.problem for row in rows_of(db, problems, "since", run=name)]
-
-
 def open_block(db: sa.Connection, run: Any, block: int, size: int) -> None:
     """Opens the block that fills from now on.
 

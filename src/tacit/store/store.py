@@ -235,10 +235,12 @@ class Store:
         return [self.keyed("person", str(name)) for name in names]
 
     def keyed(self, *words: str) -> str:
-        """Keyed hash of texts, as tickets and tokens have it."""
+        """Keyed hash of texts; their lengths are in it, so no two lists share one."""
         if len(self._key) != 32:  # as it lies there, which would make another person of everybody
             raise InvalidArgument("this store's secrets are closed: give its key")
-        return hashed(self._key, *words)
+        text = "".join([f"{len(word)}:{word}" for word in words])
+        found = hmac.digest(self._key, text.encode("utf-8", "surrogatepass"), hashlib.sha256)
+        return found.hex()[:32]
 
     def erase_traces(self) -> bool:
         """Takes what was erased out of the write-ahead log; whether it is out of all files.
@@ -275,12 +277,6 @@ def write_witness(where: str, head: str) -> None:
             urllib.request.urlopen(asked, timeout=10).close()  # noqa: S310
         else:
             write_atomic(where, head.encode(), 0o644)
-
-
-def hashed(key: bytes, *words: str) -> str:
-    """Keyed hash of texts; their lengths are in it, so no two lists share one."""
-    text = "".join([f"{len(word)}:{word}" for word in words])
-    return hmac.digest(key, text.encode("utf-8", "surrogatepass"), hashlib.sha256).hex()[:32]
 
 
 @cache
