@@ -38,7 +38,7 @@ def read(agent: tacit.Agent) -> tacit.privacy.statistic.Block:
     """The block that fills, as its release would read it."""
     view = agent._run.look()
     with agent.store.read() as db:
-        held = runs.data_of(db, view.row, view.oldest.block)
+        held = runs.data_of(db, view.row, view.blocks[0].block)
     return agent._loop.read_block(view.row, view.checkpoint, held)
 
 

@@ -280,8 +280,7 @@ class Agent(Uncopyable):
     @property
     def arms(self) -> ArmState | None:
         """Released returns by arm, and the evidence in them; None where none are asked for."""
-        state = self._run.look().checkpoint.state
-        return state if isinstance(state, ArmState) else None
+        return self.state if isinstance(self.state, ArmState) else None
 
     @property
     def plan(self) -> Plan:
@@ -497,11 +496,10 @@ class Agent(Uncopyable):
         with self.store.write() as db:
             runs.report_problem(db, self.run_name, problem)
 
-    def resolve_problem(self, problem: str = "") -> None:
-        """Ends a problem, or all of them."""
+    def resolve_problem(self) -> None:
+        """Ends all problems that were noted."""
         with self.store.write() as db:
-            of = {"problem": problem} if problem else {}
-            delete_rows(db, schema.problems, run=self.run_name, **of)
+            delete_rows(db, schema.problems, run=self.run_name)
 
     def problems(self) -> list[str]:
         """Problems of the run, whichever process found them."""

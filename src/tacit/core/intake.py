@@ -162,10 +162,9 @@ class EpisodeIntake:
 
     def room(self, view: RunView) -> int:
         """How many more users the block takes that fills."""
-        block = view.filling
-        if block.stage != "open":
-            return 0
-        return max(0, int(block.size - block.places) - self.buffer.users(block.block))
+        block = view.blocks[-1]
+        left = int(block.size - block.places) - self.buffer.users(block.block)
+        return max(0, left) if block.stage == "open" else 0
 
     # Episodes that are there.
 
@@ -209,19 +208,18 @@ class EpisodeIntake:
                     continue
                 whole = int(data["devices"][0]) if "devices" in data.arrays else users
                 if data.aggregate and whole != room:
-                    raise InvalidArgument(
-                        f"sums must be of one whole block: {room} users, got {whole}"
-                    )
+                    said = f"sums must be of one whole block: {room} users, got {whole}"
+                    raise InvalidArgument(said)
                 # Users who followed a policy go into its block, however many they are.
                 stop = users if on_policy else min(users, start + room)
-                told, part = self.put(arrivals.only(range(start, stop)), here.filling), stop - start
+                told = self.put(arrivals.only(range(start, stop)), here.blocks[-1])
                 if told is None:
                     continue  # another process was faster
-                start = stop
+                part, start = stop - start, stop
                 while step():
                     published.append(self.run.look().row.latest)
                 after = self.run.look()
-                if after.oldest.block > here.filling.block:
+                if after.blocks[0].block > here.blocks[-1].block:
                     counted += told
                 else:
                     waiting += told
@@ -239,15 +237,14 @@ class EpisodeIntake:
 
     def _wait_for_room(self, users: int, step: Callable[[], bool]) -> None:
         """Goes on with a block that another process filled, or waits for it."""
-        block = self.run.look().filling
-        if block.size and block.stage != "closed":
-            if not step():
-                time.sleep(0.01)
-            return
-        raise HorizonExceeded(
-            f"no block is left for {users} more users: the schedule ended, or the block waits for "
-            "devices that have a place in it"
-        )
+        block = self.run.look().blocks[-1]
+        if not block.size or block.stage == "closed":
+            raise HorizonExceeded(
+                f"no block is left for {users} more users: the schedule ended, or the block waits "
+                "for devices that have a place in it"
+            )
+        if not step():
+            time.sleep(0.01)
 
     def _named(self, data: Block, ids: Ids, events: Sequence[str] | None) -> Arrivals:
         """A call's users, by the hashes of their names and events, where they have any."""
@@ -270,7 +267,7 @@ class EpisodeIntake:
         if not arrivals.keys:
             return arrivals
         with self.run.store.read() as db:
-            old = {event.event for event in runs.known(db, row, "event", arrivals.keys)}
+            old = runs.known(db, row, "event", arrivals.keys)
         return arrivals.only([i for i, key in enumerate(arrivals.keys) if key not in old])
 
     def _with_places(self, row: Any, arrivals: Arrivals) -> Arrivals:
@@ -331,7 +328,7 @@ class EpisodeIntake:
         else:
             with store.write() as db:
                 view = self.run.read(db)
-                row, now = view.row, view.filling
+                row, now = view.row, view.blocks[-1]
                 pays, kept = runs.admit(db, row, row.block, names or [""]), arrivals
                 if names:
                     kept = arrivals.only([i for i, cost in enumerate(pays) if cost >= 0])
@@ -375,7 +372,7 @@ class EpisodeIntake:
             cost = runs.admit(db, view.row, view.row.block, names)
             kept = [i for i, pays in enumerate(cost) if pays >= 0]
             given, paid = _rows(given, kept), [(names[i], cost[i]) for i in kept]
-        self._write(db, view.row, view.filling, given, paid)
+        self._write(db, view.row, view.blocks[-1], given, paid)
 
     def _write(
         self, db: Any, row: Any, block: Any, rows: Block, people: Any = (), events: Any = ()
@@ -398,7 +395,7 @@ class EpisodeIntake:
     def ticket(self) -> str:
         """Takes a place in the block that fills; empty where there is none."""
         view = self.run.view or self.run.look()
-        block, row = view.filling, view.row
+        block, row = view.blocks[-1], view.row
         with self._counting:
             both = (*self._taken.items(), *self._writing.items())
             places = block.places + sum(n for (of, _), n in both if of == block.block)
@@ -415,11 +412,10 @@ class EpisodeIntake:
 
     def flush(self) -> None:
         """Writes places that were taken since; a block that has all of its own closes."""
-        if not self._taken:
-            self.run.look()
-            return
-        with self._written():
-            pass
+        if self._taken:
+            with self._written():
+                return
+        self.run.look()
 
     @contextlib.contextmanager
     def _written(self) -> Iterator[tuple[Any, RunView, dict[int, Any]]]:
@@ -464,7 +460,7 @@ class EpisodeIntake:
             return False
         with self.run.store.write() as db:
             view = self.run.read(db)
-            block = view.filling
+            block = view.blocks[-1]
             if (block.block, block.stage) != (seen.block, "open"):
                 return False
             self.spill(db, view)
@@ -496,8 +492,8 @@ class EpisodeIntake:
         with self._written() as (db, view, blocks):
             row, alike = view.row, self.run.algorithm.privacy.devices_add
             names, keys = self.hashed(people, events)
-            before = {event.event: event for event in runs.known(db, row, "event", keys)}
-            used = {event.ticket for event in runs.known(db, row, "ticket", tickets)}
+            before = runs.known(db, row, "event", keys)
+            used = {*runs.known(db, row, "ticket", tickets)}
             told, groups = dict[int, Answer](), dict[tuple[int, int], list[int]]()
             first = dict[str, int]()  # of an event that is sent twice at once
             for i, key in enumerate(keys):

@@ -36,12 +36,9 @@ def publish_with(policy: Any, path: str | os.PathLike[str], facts: Mapping[str, 
 def published_bytes(
     policy: Any, facts: Mapping[str, int | str], name: str = "policy.json"
 ) -> bytes:
-    """The contents of a policy's file, by default in JSON, without the file.
+    """The contents of a policy's file, by default in JSON, without the file."""
 
-    Facts are set in a context of their own: whatever is raised, no other file gets them.
-    """
-
-    def publish() -> bytes:
+    def publish() -> bytes:  # in a context of its own: whatever is raised, no other file has facts
         _FACTS.set(facts)
         _SINK.set(found := list[bytes]())
         policy.publish(name)

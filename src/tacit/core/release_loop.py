@@ -54,12 +54,13 @@ class ReleaseLoop:
         """Moves the oldest block on by its two commits; whether to call it again."""
         run = self.run
         view = run.look()
-        if view.oldest.stage in ("open", "closed") and view.oldest.at > time.time() + _CLOCKS:
+        block = view.blocks[0]
+        if block.stage in ("open", "closed") and block.at > time.time() + _CLOCKS:
             # The clock was set back: its time begins anew, or it would wait for that long.
             with run.store.write() as db:
-                runs.set_block(db, view.oldest, at=time.time())
+                runs.set_block(db, block, at=time.time())
             view = run.look(fresh=True)
-        if self.intake.close_by_clock(view.filling):
+        if self.intake.close_by_clock(view.blocks[-1]):
             view = run.look(fresh=True)
         if not self._ready(view):
             return False
@@ -75,7 +76,7 @@ class ReleaseLoop:
 
     def _ready(self, view: RunView) -> bool:
         """Whether a block can be moved on: all its users have come, or had time to."""
-        block = view.oldest
+        block = view.blocks[0]
         if block.stage == "open":
             return bool(0 < block.size <= block.places + self.intake.buffer.users(block.block))
         since = time.time() - block.at
@@ -93,16 +94,16 @@ class ReleaseLoop:
         run = self.run
         with run.store.write() as db:
             runs.fence(db, view.row)
-            view = run.read(db)
-            block = view.oldest
-            if block is view.filling:
+            row, rest = runs.find(db, run.name), runs.undone(db, view.row)
+            view, block = view._replace(row=row, blocks=rest), rest[0]
+            if block is view.blocks[-1]:
                 self.intake.spill(db, view)
             if empty := not block.users and run.algorithm.privacy.devices_add:
                 # Without reports there is no noise either: others may come in their place.
                 runs.set_block(db, block, stage="open", size=block.size + block.places)
             else:
                 runs.set_block(db, block, stage="sealed")
-                if block is view.filling and run.fills_ahead(view):
+                if block is view.blocks[-1] and run.fills_ahead(view):
                     run.open_next(db, view)
         if empty:
             raise Conflict("nobody came")
@@ -111,10 +112,10 @@ class ReleaseLoop:
     def _move(self, view: RunView) -> None:
         """Takes a block through both commits, once it is sealed."""
         run, now = self.run, view.checkpoint
-        emptied = view.oldest.stage == "sealed" and not view.oldest.users
-        if emptied or view.oldest.stage in ("open", "closed"):
+        block = view.blocks[0]
+        if block.stage in ("open", "closed") or (block.stage == "sealed" and not block.users):
             view = self._seal(view)
-        block = view.oldest
+            block = view.blocks[0]
         shares = {int(version): n for version, n in json.loads(block.versions).items()}
         users = block.places
         if run.algorithm.privacy.devices_add:  # reports are of the version that serves
@@ -291,10 +292,10 @@ class ReleaseLoop:
 
     def _finish(self, db: Any, view: RunView) -> None:
         """Ends the oldest block; where users did not come ahead, the next one opens."""
-        block = view.oldest
+        block = view.blocks[0]
         runs.erase(db, view.row, block.block)
         runs.set_block(db, block, stage="done")
-        if block is view.filling:
+        if block is view.blocks[-1]:
             self.run.open_next(db, view)
         view.blocks.remove(block)
 
@@ -317,9 +318,9 @@ class ReleaseLoop:
         """Serves and learns on from an older version, under a new number."""
         run, devices_add = self.run, self.run.algorithm.privacy.devices_add
         view = run.look()
-        row, block, at = view.row, view.oldest, view.checkpoint.at
+        row, block, at = view.row, view.blocks[0], view.checkpoint.at
         # A block that is released and not learnt from is left out; other reports wait for theirs.
-        if devices_add and view.filling.places and view.filling.stage != "released":
+        if devices_add and view.blocks[-1].places and view.blocks[-1].stage != "released":
             raise InvalidArgument("devices report for the version that serves: no way back now")
         with run.store.read() as db:
             old, done = run.load_checkpoint(db, version), runs.recorded(db, row, block.block)

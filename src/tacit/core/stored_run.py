@@ -118,19 +118,9 @@ class RunView(NamedTuple):
     """Rows of a run at one epoch, and its newest checkpoint."""
 
     row: Any  # the run's
-    blocks: list[Any]  # rows of the blocks that are not done, the oldest first
+    blocks: list[Any]  # rows of those that are not done; the last one has free places
     checkpoint: Checkpoint
     on_policy: bool  # whether only episodes of users who followed a published plan count
-
-    @property
-    def oldest(self) -> Any:
-        """Row of the block that is released next."""
-        return self.blocks[0]
-
-    @property
-    def filling(self) -> Any:
-        """Row of the newest block, in which places are taken."""
-        return self.blocks[-1]
 
 
 class StoredRun:
@@ -151,12 +141,11 @@ class StoredRun:
     @property
     def guarantee(self) -> Guarantee | None:
         """Proven for every user; ``None`` without privacy."""
-        proven, assumed = self.curator.guarantee, self.algorithm.assumption
-        if proven is not None and assumed:
-            proven = replace(proven, mechanism=f"{proven.mechanism}; {assumed}")
-        if proven is not None and self.algorithm.unit:
-            proven = replace(proven, unit=self.algorithm.unit)
-        return proven
+        proven, of = self.curator.guarantee, self.algorithm
+        if proven is None:
+            return None
+        mechanism = "; ".join(filter(None, (proven.mechanism, of.assumption)))
+        return replace(proven, mechanism=mechanism, unit=of.unit or proven.unit)
 
     def open(self, start: Checkpoint | None, predecessor: Any) -> None:
         """Goes on with the run of this name, or begins it, perhaps as a successor's."""

@@ -26,7 +26,6 @@ from sqlalchemy import update
 from starlette.types import ASGIApp
 
 from tacit.privacy.errors import InvalidArgument, TacitError, TacitWarning
-from tacit.service import late
 from tacit.service.app_file import App
 from tacit.service.entrance import BOUNDS, Counted, Door, refused
 from tacit.service.facts import asked_of_devices, note, public_state, trouble
@@ -281,7 +280,7 @@ class Service:
         apart = kind in ("decision", "outcome")
         if not (wrong := _mistake({"ticket": ""} | body if apart else body)):
             size = await self._size(body) if self.form.local else 0
-            wrong = late.mistake(self.form, body, kind) if apart else self.form.fits(body, size)
+            wrong = self.form.apart(body, kind) if apart else self.form.fits(body, size)
         if wrong:
             raise HTTPException(422, wrong)
         if not caller.person and (self.identity is not None or self.seen.run.stopped):
@@ -290,7 +289,7 @@ class Service:
         ticket = body["ticket"] if _TICKET.fullmatch(body.get("ticket", "")) else ""
         coming: Coming
         if apart:
-            coming = late.message(self.form, body, ticket if kind == "decision" else None)
+            coming = self.form.late(body, ticket if kind == "decision" else None)
         else:
             coming = Arrival(body["user"], body["event"], ticket, self.form.pack(body))
         loop = asyncio.get_running_loop()
@@ -374,7 +373,6 @@ def create(service: Service, tools: pages.Tools | None = None) -> ASGIApp:
     app.add_exception_handler(StoreGone, refused)
     app.add_exception_handler(Exception, refused)
     _devices(app, service)
-    late.add(app, service)
     _curators(app, service)
     _watchers(app, service)
     pages.add(app, service, tools)
@@ -456,23 +454,16 @@ def _devices(app: FastAPI, service: Service) -> None:
         }
 
     codes = (200, 202, 401, 403, 408, 409, 410, 413, 422, 429, 503)
+    for kind in ("episode", "report", "decision", "outcome"):
+        given: dict[str, Any] = {"responses": answers(*codes), "openapi_extra": DESCRIBED[kind]}
+        app.post(f"/v1/{kind}s", tags=["device"], **given)(_taking(service, kind))
 
-    @app.post(
-        "/v1/episodes",
-        responses=answers(*codes),
-        openapi_extra=DESCRIBED["episode"],
-        tags=["device"],
-    )
-    async def episode(request: Request) -> Response:
-        """One user's episode. Idempotent by event id: send it again if no answer came."""
-        return await service.take(request, "episode")
 
-    @app.post(
-        "/v1/reports", responses=answers(*codes), openapi_extra=DESCRIBED["report"], tags=["device"]
-    )
-    async def report(request: Request) -> Response:
-        """One user's noisy report, under local DP."""
-        return await service.take(request, "report")
+def _taking(service: Service, kind: str) -> Any:
+    async def taken(request: Request) -> Response:
+        return await service.take(request, kind)
+
+    return taken
 
 
 def _curators(app: FastAPI, service: Service) -> None:

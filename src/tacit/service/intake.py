@@ -102,6 +102,30 @@ class Form:
             *map(number, body["rewards"]),
         )
 
+    def apart(self, body: Mapping[str, Any], kind: str) -> str:
+        """Mistake in the public form of a decision or an outcome; empty if there is none."""
+        needed = ("state", "action") if kind == "decision" else ("reward",)
+        if missing := [name for name in needed if name not in body]:
+            return f"{missing[0]} is missing"
+        step = body.get("step")
+        if type(step) is not int or not 0 <= step < self.horizon:
+            return f"step must be a whole number from 0 to {self.horizon - 1}"
+        said = body.get("ticket", "").partition(".")[0]
+        if kind == "decision" and str(body.get("version", said)) != said:
+            return "version must be that of the ticket, or be left out"
+        return self.undrawn(body) if kind == "decision" else ""
+
+    def late(self, body: Mapping[str, Any], ticket: str | None) -> LateStep:
+        """A request as the agent takes it; with a ticket a decision. Values never raise."""
+        states, actions = self.codes
+        after = code(states, body.get("next_state"))
+        values: dict[str, Any] = {"reward": number(body.get("reward")), "next_state": after}
+        if ticket is not None:
+            values = {"state": code(states, body["state"]), "action": code(actions, body["action"])}
+            values["probability"] = number(body.get("probability"))
+            values["component"] = self.component(body)
+        return LateStep(body["user"], body["event"], values | {"step": body["step"]}, ticket)
+
     def block(self, rows: Sequence[bytes]) -> Block:
         """Users, packed alike, as the columns of a block."""
         if self.local:
