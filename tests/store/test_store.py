@@ -60,9 +60,8 @@ def take(store: Store, names: list[str], run: str = "nudges") -> list[int]:
         row = runs.find(db, run)
         who = store.pseudonyms(names)
         pays = runs.admit(db, row, row.block, who)
-        kept = [(name, cost) for name, cost in zip(who, pays, strict=True) if cost >= 0]
-        data = dump((False, {"rows": np.arange(len(kept))}))
-        if kept:
+        if kept := [(name, cost) for name, cost in zip(who, pays, strict=True) if cost >= 0]:
+            data = dump((False, {"rows": np.arange(len(kept))}))
             block = runs.block_of(db, run, row.block)
             runs.put(db, row, block, runs.Packet(len(kept), data, {0: len(kept)}, kept))
         return pays
@@ -179,8 +178,8 @@ def test_nobody_is_overspent(store: Store) -> None:
     begin(store)
     take(store, ["ann", "bob", "cat"])
     run, block = seal(store)
+    half = Fraction(1, 2)
     with store.write() as db:
-        half = Fraction(1, 2)
         runs.release(db, run, block, replace(drawn(half), last=False))
         run = runs.find(db, "nudges")
     with pytest.raises(BudgetExceeded), store.write() as db:
