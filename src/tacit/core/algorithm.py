@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeAlias, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.core.world import mixture
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.statistic import Statistic
 from tacit.privacy.validation import checked_number, steady_repr, whole_number
@@ -261,6 +260,8 @@ class Algorithm(ABC, Generic[S]):
 
     def mixture(self, policies: Sequence[Any], chances: Floats) -> Any:
         """The policy whose users follow one of several, drawn for their whole episode."""
+        from tacit.core.world import mixture
+
         return mixture(policies, chances)
 
     @property
