@@ -139,7 +139,7 @@ def test_options_of_a_rule_are_those_of_the_agent():
     assert text.options == {"serve": "all", "ends": True}
 
 
-def test_no_rule_takes_a_weaker_unit() -> None:
+def test_no_rule_takes_a_weaker_unit():
     """What is protected is a user's whole episode, whatever is chosen."""
     for world in (SMALL, "simplex", "hard_mixture", "dosing", "line:horizon=8"):
         made = agent(build_world(world).spec, 200, JOINT, noise_seed=0)

@@ -2,8 +2,6 @@
 
 import json
 import warnings
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -23,18 +21,14 @@ PRIVACY = tacit.JointDP(epsilon=1e6, delta=1e-6)
 WORLD = tacit.tabular.random_mdp(states=4, actions=2, horizon=H, seed=1)
 
 
-def make(users: int = 5000, size: int = 100, kind: str = "UCBVI", **more: Any) -> tacit.Agent:
+def make(users=5000, size=100, kind="UCBVI", **more):
     options = {"privacy": PRIVACY, "noise_seed": 0, "schedule": f"fixed:size={size}"} | more
     return getattr(tacit, kind)(SPEC, users, **options)
 
 
-def night(
-    policy: Any, names: list[str], rng: np.random.Generator, version: int | None = None
-) -> dict[str, list[Any]]:
+def night(policy, names, rng, version=None):
     """One session each of some people, as an app logs them: text, times, gaps, no next state."""
-    log: dict[str, list[Any]] = {
-        name: [] for name in ("user", "when", "state", "action", "reward", "version", "session")
-    }
+    log = {name: [] for name in ("user", "when", "state", "action", "reward", "version", "session")}
     for name in names:
         state, start = "new", rng.uniform(0, 1e5)
         for step in range(H):
@@ -47,14 +41,14 @@ def night(
     return log
 
 
-def episodes(log: Any) -> tacit.Episodes:
+def episodes(log):
     frame = pd.DataFrame(log).astype({"state": "category"})
     return tacit.Episodes.from_frame(
         frame, spec=SPEC, time="when", next_state=None, version="version", episode="session"
     )
 
 
-def test_who_is_refused_uses_up_no_place(tmp_path: Any) -> None:
+def test_who_is_refused_uses_up_no_place(tmp_path):
     """The last places are for those who may come, however many come who may not."""
     agent = make(users=20, size=20, store=tmp_path / "app.db")
     rng = np.random.default_rng(0)
@@ -67,24 +61,24 @@ def test_who_is_refused_uses_up_no_place(tmp_path: Any) -> None:
         agent.learn(episodes(night(agent.policy, ["late"], rng, version=0)))
 
 
-def classes(receipt: Receipt) -> int:
+def classes(receipt):
     parts = (receipt.counted, receipt.waiting, receipt.retired, receipt.refused, receipt.known)
     return sum(parts)
 
 
-def visits(agent: tacit.Agent) -> float:
+def visits(agent):
     """Visits in all releases; the noise is far below one."""
     with agent.store.read() as db:
         rows = [*db.execute(sa.select(schema.releases))]
     return float(sum(load(row.value)["transitions"].sum() for row in rows))
 
 
-def steps(data: tacit.Episodes, statistic: Any) -> int:
+def steps(data, statistic):
     """What users teach if all of them are counted, by what is asked of their block."""
     return int(statistic.layout.unpack(statistic.total(data.block()))["transitions"].sum())
 
 
-def test_from_a_frame_to_policies_nobody_is_lost_silently() -> None:
+def test_from_a_frame_to_policies_nobody_is_lost_silently():
     """Text states, categories, returning users, gaps, and versions across publications."""
     agent, rng = make(3000), np.random.default_rng(0)
     totals, given = dict.fromkeys(("counted", "waiting", "retired", "refused"), 0), 0
@@ -116,7 +110,7 @@ def test_from_a_frame_to_policies_nobody_is_lost_silently() -> None:
     assert ledger.verify(agent.store) == []
 
 
-def test_people_beyond_their_episodes_are_refused_and_said_so() -> None:
+def test_people_beyond_their_episodes_are_refused_and_said_so():
     agent, rng = make(size=10), np.random.default_rng(2)
     first = episodes(night(agent.policy, [f"user {i}" for i in range(10)], rng))
     assert agent.learn(first).counted == 10
@@ -126,7 +120,7 @@ def test_people_beyond_their_episodes_are_refused_and_said_so() -> None:
     assert agent.learn(rest) == Receipt(10, 9, 0, 0, 1, 2, (2,))
 
 
-def test_versions_that_were_never_published_teach_nothing() -> None:
+def test_versions_that_were_never_published_teach_nothing():
     agent, rng = make(size=10), np.random.default_rng(3)
     agent.learn(episodes(night(agent.policy, [f"user {i}" for i in range(10)], rng)))
     data = episodes(night(agent.policy, ["a", "b"], rng))
@@ -146,10 +140,10 @@ def test_versions_that_were_never_published_teach_nothing() -> None:
 
 
 @pytest.mark.parametrize("kind", ["UCBVI", "UCBPO", "ConcurrentPSRL"])
-def test_each_user_of_a_block_is_asked_by_the_version_that_she_followed(kind: str) -> None:
+def test_each_user_of_a_block_is_asked_by_the_version_that_she_followed(kind):
     agent, rng = make(size=40, kind=kind), np.random.default_rng(4)
 
-    def served(policy: Any, users: int, at: int) -> tacit.Episodes:
+    def served(policy, users, at):
         data = WORLD.simulate(policy, users, rng, "episodes")
         names = [f"{at}-{i}" for i in range(users)]
         columns = (data.states, data.actions, data.rewards, data.versions)
@@ -173,11 +167,11 @@ def test_each_user_of_a_block_is_asked_by_the_version_that_she_followed(kind: st
     assert ledger.verify(agent.store) == []
 
 
-def test_rolled_back_users_are_counted_and_numbers_only_grow(tmp_path: Path) -> None:
+def test_rolled_back_users_are_counted_and_numbers_only_grow(tmp_path):
     agent, rng = make(size=20, store=tmp_path / "runs.db"), np.random.default_rng(5)
     people = iter(f"user {i}" for i in range(1000))
 
-    def serve(users: int) -> Receipt:
+    def serve(users):
         return agent.learn(episodes(night(agent.policy, [next(people) for _ in range(users)], rng)))
 
     first = agent.policy
@@ -198,7 +192,7 @@ def test_rolled_back_users_are_counted_and_numbers_only_grow(tmp_path: Path) -> 
     assert ledger.verify(agent.store) == []
 
 
-def test_a_counter_only_goes_forward_whatever_is_rolled_back() -> None:
+def test_a_counter_only_goes_forward_whatever_is_rolled_back():
     agents = [make(size=20, kind="ConcurrentPSRL", running=0) for _ in range(2)]
     assert agents[0].algorithm.counter != "blocks"
     rng = np.random.default_rng(7)
@@ -214,7 +208,7 @@ def test_a_counter_only_goes_forward_whatever_is_rolled_back() -> None:
     assert found == [20, 40, 60]
 
 
-def read(agent: tacit.Agent, devices: int, at_once: int = 10) -> list[tuple[str, Any]]:
+def read(agent, devices, at_once=10):
     """Tickets and policies of devices that read one after the other."""
     found = []
     for i in range(devices):
@@ -225,9 +219,7 @@ def read(agent: tacit.Agent, devices: int, at_once: int = 10) -> list[tuple[str,
     return found
 
 
-def send(
-    agent: tacit.Agent, devices: list[tuple[str, Any]], first: int, seed: int = 0
-) -> list[str]:
+def send(agent, devices, first, seed=0):
     rng = np.random.default_rng(first)
     blocks = [WORLD.simulate(policy, 1, rng, "episodes").block() for _, policy in devices]
     columns = {name: np.concatenate([b[name] for b in blocks]) for name in blocks[0].arrays}
@@ -238,7 +230,7 @@ def send(
     return [answer.status for answer in told]
 
 
-def wait(agent: tacit.Agent, seconds: float) -> None:
+def wait(agent, seconds):
     """As if so much time had gone by since blocks were closed."""
     with agent.store.write() as db:
         db.execute(sa.update(schema.blocks).values(at=schema.blocks.c.at - seconds))
@@ -246,7 +238,7 @@ def wait(agent: tacit.Agent, seconds: float) -> None:
 
 
 @pytest.mark.parametrize("kind", ["UCBVI", "ConcurrentPSRL"])
-def test_nobody_is_thrown_away_who_read_a_policy_before_others_sent(kind: str) -> None:
+def test_nobody_is_thrown_away_who_read_a_policy_before_others_sent(kind):
     agent = make(size=20, kind=kind)
     devices = read(agent, 100)
     assert all(ticket for ticket, _ in devices)
@@ -259,7 +251,7 @@ def test_nobody_is_thrown_away_who_read_a_policy_before_others_sent(kind: str) -
     assert ledger.verify(agent.store) == []
 
 
-def test_a_place_is_in_the_block_of_its_ticket_and_the_rest_is_empty() -> None:
+def test_a_place_is_in_the_block_of_its_ticket_and_the_rest_is_empty():
     agent = make(size=20)
     devices = read(agent, 60)
     # The devices of the second block send first: that changes nothing.
@@ -281,7 +273,7 @@ def test_a_place_is_in_the_block_of_its_ticket_and_the_rest_is_empty() -> None:
     assert ledger.verify(agent.store) == []
 
 
-def test_a_person_s_last_budget_is_reserved_by_the_run_that_accepts_her(tmp_path: Path) -> None:
+def test_a_person_s_last_budget_is_reserved_by_the_run_that_accepts_her(tmp_path):
     store = tacit.Store(tmp_path / "runs.db")
     both = [make(size=20, store=store, name=name, noise_seed=None) for name in ("a", "b")]
     with store.write() as db:
@@ -293,7 +285,7 @@ def test_a_person_s_last_budget_is_reserved_by_the_run_that_accepts_her(tmp_path
     assert ledger.verify(store) == []
 
 
-def test_devices_of_a_local_block_are_all_asked_the_same() -> None:
+def test_devices_of_a_local_block_are_all_asked_the_same():
     privacy = tacit.LocalDP(epsilon=1e5, delta=1e-6)
     agent = make(size=20, privacy=privacy, noise_seed=None)
     rng, sent = np.random.default_rng(0), 0
@@ -314,7 +306,7 @@ def test_devices_of_a_local_block_are_all_asked_the_same() -> None:
         assert (agent.served, agent.policy.version) == (sent, version + 1)
 
 
-def test_people_who_come_back_have_names_where_blocks_must_be_apart() -> None:
+def test_people_who_come_back_have_names_where_blocks_must_be_apart():
     """The guarantee counts one row of a person for each block: without names nothing says so."""
     world = tacit.tabular.riverswim(3, 4)
     twice = tacit.JointDP(1.0, 1e-6, episodes_per_user=2, disjoint=True)

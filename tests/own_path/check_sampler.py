@@ -13,32 +13,25 @@ import os
 import random
 import threading
 import warnings
-from collections.abc import Callable, Iterator
 from decimal import Decimal, localcontext
 from fractions import Fraction
-from typing import Any
 from unittest import mock
 
 import numpy as np
-from numpy.typing import NDArray
 
-from tacit.privacy.deviates import CELLS, Curve, Deviates, curve
+from tacit.privacy.deviates import CELLS, Deviates, curve
 from tacit.privacy.noise import Noise
-from tacit.privacy.statistic import Floats
 from tacit.testing.check_agent import Outcome
 from tacit.testing.recording import RecordingCurator
 from tests.own_path import noise_statistics as tests
 from tests.own_path import runs as real
-from tests.own_path.noise_statistics import Law
-
-Ints = NDArray[np.int64]
 
 # On both sides of all limits of the sampler, and how often.
 _SIZES = ((1, 40), (7, 20), (511, 3), (513, 20), (65_537, 1), (200_000, 2))
 _SMALL = (0.4, 1.0, 3.7)
 
 
-def sampler_outcomes(trial: real.RealTrial) -> list[Outcome]:
+def sampler_outcomes(trial):
     """For the law that the agent uses."""
     if trial.privacy.reports_bits:
         return [Outcome("sampler", "reports are bits: see real noise", None)]
@@ -49,8 +42,8 @@ def sampler_outcomes(trial: real.RealTrial) -> list[Outcome]:
     ]
 
 
-def _by_law(pure: bool, law: Law) -> list[str]:
-    found: list[str] = []
+def _by_law(pure, law):
+    found = []
     scale, source = 2.0**49 / 3.0, Noise()
     for size, times in _SIZES:
         draws = [source.steps(pure, scale, size) for _ in range(times)]
@@ -70,11 +63,11 @@ def _by_law(pure: bool, law: Law) -> list[str]:
     return found
 
 
-def _masses(pure: bool, scale: float, count: int) -> list[str]:
+def _masses(pure, scale, count):
     """Each whole number has its own chance at a small scale, zero and both signs included."""
     from scipy.special import gammaincc, ndtr
 
-    def below(x: NDArray[np.float64]) -> NDArray[np.float64]:
+    def below(x):
         if not pure:
             return np.asarray(ndtr(x / scale))
         tail = 0.5 * np.exp(-np.abs(x) / scale)
@@ -94,7 +87,7 @@ def _masses(pure: bool, scale: float, count: int) -> list[str]:
     return []
 
 
-def _height(cells: Curve, x: Fraction) -> Decimal:
+def _height(cells, x):
     """K f(x), by an exponential of our own choice of digits."""
     with localcontext() as context:
         context.prec = 60
@@ -103,7 +96,7 @@ def _height(cells: Curve, x: Fraction) -> Decimal:
         return Decimal(cells.peak) * (-ratio).exp()
 
 
-def _by_words(pure: bool) -> list[str]:
+def _by_words(pure):
     """Cells own the words that the curve gives them, and words give the numbers they should."""
     cells, found = curve(not pure), []
     for i in range(0, CELLS * cells.end):
@@ -141,11 +134,9 @@ def _by_words(pure: bool) -> list[str]:
     return found[:3]
 
 
-def _probes(
-    cells: Curve, scale: float, rng: np.random.Generator
-) -> tuple[list[tuple[int, int]], list[int]]:
+def _probes(cells, scale, rng):
     """Words for every cell, at random heights, and some just below or above the curve."""
-    words: list[tuple[int, int]] = []
+    words = []
     for i in range(CELLS * cells.end):
         second = int(rng.integers(0, 2**63, dtype=np.uint64)) | int(rng.integers(0, 2)) << 63
         start, own = cells.edges[i], cells.edges[i + 1] - cells.edges[i]
@@ -158,7 +149,7 @@ def _probes(
     return words, [n for n in numbers if n is not None]
 
 
-def _near(cells: Curve, i: int, second: int, digits: int) -> list[tuple[int, int]]:
+def _near(cells, i, second, digits):
     """Words just below and just above the curve, to so many binary digits."""
     x = (Fraction(i) + Fraction(second & (2**63 - 1), 2**63)) / CELLS
     start, edge = cells.edges[i], int(_height(cells, x))
@@ -166,7 +157,7 @@ def _near(cells: Curve, i: int, second: int, digits: int) -> list[tuple[int, int
     return [(start + edge - gap, second), (min(start + edge + gap, last), second)]
 
 
-def _number(cells: Curve, scale: float, first: int, second: int) -> int | None:
+def _number(cells, scale, first, second):
     """What two words mean, in fractions: the number, or nothing if the point is rejected."""
     low, high = 0, CELLS * cells.end
     while high - low > 1:
@@ -179,11 +170,11 @@ def _number(cells: Curve, scale: float, first: int, second: int) -> int | None:
     return -steps if second >> 63 else steps
 
 
-def _fed(pure: bool, scale: float, words: list[tuple[int, int]], count: int) -> list[int]:
+def _fed(pure, scale, words, count):
     """What a real source draws from these words, and then from others that it certainly takes."""
     stream = b"".join(a.to_bytes(8, "little") + b.to_bytes(8, "little") for a, b in words)
 
-    def bits(size: int) -> bytes:
+    def bits(size):
         nonlocal stream
         if size < 16:  # digits that two words leave open
             return (b"\x5a" * 16)[:size]
@@ -206,12 +197,12 @@ _DRAWN = (1, 7, 600, 70_000)
 class Tape:
     """Bytes by key, draw and place; it remembers how many were asked for, draw by draw."""
 
-    def __init__(self, key: bytes, other: int | None = None) -> None:
+    def __init__(self, key, other=None):
         self._key, self._other = key, other
         self._draw, self._place, self.numbers = 0, 0, 1
         self.asked, self.given = dict[int, int](), list[bytes]()
 
-    def __call__(self, size: int) -> bytes:
+    def __call__(self, size):
         """As ``os.urandom``."""
         key = self._key + (b"other" if self._draw == self._other else b"")
         name = key + b"%d/%d/%d" % (self._draw, self._place, size)
@@ -220,17 +211,17 @@ class Tape:
         self.given.append(hashlib.shake_128(name).digest(size))
         return self.given[-1]
 
-    def before(self, original: Callable[..., Any]) -> Callable[..., Any]:
+    def before(self, original):
         """A method that begins another draw."""
 
-        def draw(*arguments: Any, **options: Any) -> Any:
+        def draw(*arguments, **options):
             self._draw, self._place = self._draw + 1, 0
             return original(*arguments, **options)
 
         return draw
 
     @contextlib.contextmanager
-    def playing(self) -> Iterator[None]:
+    def playing(self):
         """The operating system gives these bytes."""
         with contextlib.ExitStack() as stack:
             stack.enter_context(mock.patch.object(os, "urandom", self))
@@ -240,7 +231,7 @@ class Tape:
             yield
 
 
-def entropy_outcomes(trial: real.RealTrial) -> list[Outcome]:
+def entropy_outcomes(trial):
     """Runs on a tape, numbers on a tape, and processes."""
     pure = bool(trial.privacy.needs_l1)
     wrong = _runs(trial) + _numbers(pure) + _broken(pure) + _threads(pure)
@@ -250,7 +241,7 @@ def entropy_outcomes(trial: real.RealTrial) -> list[Outcome]:
     ]
 
 
-def _run(trial: real.RealTrial, tape: Tape) -> list[Floats]:
+def _run(trial, tape):
     """What a whole run publishes (of devices: one block), if these bytes are given."""
     agent = trial.make()
     stop = agent.block_users if trial.privacy.local else trial.pool.users
@@ -261,7 +252,7 @@ def _run(trial: real.RealTrial, tape: Tape) -> list[Floats]:
     return [np.concatenate([np.ravel(part) for part in some]) for some in parts]
 
 
-def _runs(trial: real.RealTrial) -> list[str]:
+def _runs(trial):
     """The same bytes give the same run, in another world and after other agents; others do not."""
     tape, found, before = Tape(b"one"), [], (random.getstate(), np.random.get_state())  # noqa: NPY002
     with real.frozen_world():
@@ -288,11 +279,11 @@ def _runs(trial: real.RealTrial) -> list[str]:
     return found
 
 
-def _numbers(pure: bool) -> list[str]:
+def _numbers(pure):
     """Draws from one source: each depends on its own bytes, all of it, and no other does."""
     found, scale = [], 2.0**45 / 3.0
 
-    def drawn(other: int | None, size: int) -> tuple[list[Ints], Tape]:
+    def drawn(other, size):
         tape, source = Tape(b"numbers", other), Noise()
         with tape.playing():
             made = [np.array(source.steps(pure, scale, n)) for n in (size, size, 9)]
@@ -316,7 +307,7 @@ def _numbers(pure: bool) -> list[str]:
     return found
 
 
-def _broken(pure: bool) -> list[str]:
+def _broken(pure):
     """Without bytes of the operating system nothing is drawn."""
     found = []
     for size in (3, 600):
@@ -327,11 +318,11 @@ def _broken(pure: bool) -> list[str]:
     return found
 
 
-def _threads(pure: bool) -> list[str]:
+def _threads(pure):
     """Threads that draw at the same time from one source share no number."""
     source, numbers = Noise(), list[int]()
 
-    def draw() -> None:
+    def draw():
         for size in (5, 700, 5, 700):
             numbers.extend(np.abs(source.steps(pure, 2.0**50, size)).tolist())
 
@@ -345,7 +336,7 @@ def _threads(pure: bool) -> list[str]:
     return [f"threads share {repeats} of {len(numbers)} numbers"] if repeats else []
 
 
-def in_child(work: Callable[[], bytes]) -> bytes:
+def in_child(work):
     """What a forked process says."""
     read, write = os.pipe()
     with warnings.catch_warnings(action="ignore"):
@@ -362,14 +353,14 @@ def in_child(work: Callable[[], bytes]) -> bytes:
     return said
 
 
-def _processes(trial: real.RealTrial) -> list[str]:
+def _processes(trial):
     """Parent and children draw differently, and a child's curator refuses."""
     if not hasattr(os, "fork"):
         return []
     found, pure, source = [], bool(trial.privacy.needs_l1), Noise()
     source.steps(pure, 2.0**40, 600)
 
-    def draw() -> bytes:
+    def draw():
         parts = [source.steps(pure, 2.0**48, n) for n in (5, 600)]
         return np.concatenate(parts).astype("<i8").tobytes()
 

@@ -1,12 +1,8 @@
 """All checks of the real path, one after the other."""
 
 import tempfile
-from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
-from tacit.core.world import World
-from tacit.testing.check_agent import Outcome
 from tacit.testing.recording import Trial
 from tests.own_path.check_noise import noise_outcomes, release_outcomes
 from tests.own_path.check_sampler import entropy_outcomes, sampler_outcomes
@@ -24,12 +20,10 @@ CHECKS = {
 }
 
 
-def real_outcomes(
-    make_agent: Callable[..., Any], world: World, *, quick: bool = False, **options: Any
-) -> Iterator[list[Outcome]]:
+def real_outcomes(make_agent, world, *, quick=False, **options):
     """The checks of the real path one by one, whatever they find; options are those of a trial."""
     with tempfile.TemporaryDirectory() as folder:
-        trial: RealTrial | None = None
+        trial = None
         for name, check in CHECKS.items():
             try:
                 if trial is None:

@@ -1,7 +1,5 @@
 """The checks of people and stores, healthy and with defects."""
 
-from pathlib import Path
-
 import pytest
 
 from research.planted.real_path import REAL_PATH
@@ -13,7 +11,7 @@ from tests.own_path.runs import MODELS, failures, trial_of
     "model",
     ["local", *(pytest.param(m, marks=pytest.mark.slow) for m in ("joint", "pure", "three"))],
 )
-def test_healthy_runs_pass(model: str, tmp_path: Path) -> None:
+def test_healthy_runs_pass(model, tmp_path):
     trial = trial_of(tmp_path, MODELS[model], runs=4)
     for check in (store_outcomes, accounts_outcomes, words_outcomes):
         assert failures(check(trial)) == {}
@@ -32,7 +30,7 @@ DEFECTS = {
 
 
 @pytest.mark.parametrize("defect", DEFECTS)
-def test_defects_of_stores_are_found(defect: str, tmp_path: Path) -> None:
+def test_defects_of_stores_are_found(defect, tmp_path):
     (row,) = (row for row in REAL_PATH if row.name == defect)
     check = accounts_outcomes if DEFECTS[defect] == "accounts" else store_outcomes
     with row.plant():

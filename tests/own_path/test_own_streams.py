@@ -1,9 +1,6 @@
 """Real running sums: counters over blocks by rules of our own, healthy and with defects."""
 
-from collections.abc import Callable
 from functools import partial
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -23,8 +20,8 @@ WORLD = tacit.tabular.riverswim(states=3, horizon=3)
 MAKE = partial(tacit.UCBVI, privacy=JOINT, schedule="fixed:size=20")
 
 
-def test_a_check_that_breaks_is_a_failure() -> None:
-    def broken(*arguments: Any, **options: Any) -> Any:
+def test_a_check_that_breaks_is_a_failure():
+    def broken(*arguments, **options):
         if options["noise_seed"] is None:
             raise RuntimeError("no real runs")
         return MAKE(*arguments, **options)
@@ -34,34 +31,34 @@ def test_a_check_that_breaks_is_a_failure() -> None:
     assert all("no real runs" in str(o.failure) for o in found)
 
 
-def streamed(counter: str) -> Callable[..., Any]:
+def streamed(counter):
     """Agents all of whose blocks go through one counter."""
 
     class Streamed(tacit.UCBVI.algorithm):
-        def _choose_counter(self) -> str:
+        def _choose_counter(self):
             return counter
 
-        def on_policy(self, plan: Any) -> bool:
+        def on_policy(self, plan):
             return False
 
-        def cap(self, at: Any) -> None:
+        def cap(self, at):
             return None
 
-        def update(self, state: Any, plan: Any, release: Any, block: Any, rng: Any) -> Any:
+        def update(self, state, plan, release, block, rng):
             """The sums so far take the place of those before."""
             return super().update(self.init(), plan, release, block, rng)
 
     return partial(make_agent, Streamed)
 
 
-def trial_of_stream(folder: Path, counter: str) -> RealTrial:
+def trial_of_stream(folder, counter):
     make = partial(streamed(counter), privacy=JOINT, schedule="fixed:size=20")
     return RealTrial(Trial(make, WORLD, folder, users=60), quick=True, runs=16)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("counter", ["normalised square root", "smooth tree"])
-def test_healthy_streams_pass(counter: str, tmp_path: Path) -> None:
+def test_healthy_streams_pass(counter, tmp_path):
     trial = trial_of_stream(tmp_path, counter)
     for check in (noise_outcomes, store_outcomes, accounts_outcomes):
         assert failures(check(trial)) == {}
@@ -76,13 +73,13 @@ def test_healthy_streams_pass(counter: str, tmp_path: Path) -> None:
     ],
     ids=["a release without noise", "moved", "smaller"],
 )
-def test_streams_with_other_noise_are_found(change: Any, tmp_path: Path) -> None:
+def test_streams_with_other_noise_are_found(change, tmp_path):
     trial = trial_of_stream(tmp_path, "optimal")
     with planted(Counter, "_draw", change):
         assert "real noise: law" in failures(noise_outcomes(trial))
 
 
-def test_a_counter_that_forgets_its_column_norm_is_found(tmp_path: Path) -> None:
+def test_a_counter_that_forgets_its_column_norm_is_found(tmp_path):
     with planted(_Dense, "column_norm", lambda f, self: 0.5):
         trial = trial_of_stream(tmp_path, "normalised square root")
         assert "real noise: law" in failures(noise_outcomes(trial))

@@ -134,7 +134,7 @@ def test_greedy_users_to_90_is_its_definition(losses):
     assert greedy_users_to_90(served, losses) == (served[good[0]] if good else None)
 
 
-def test_headlines_are_about_the_policies_that_served() -> None:
+def test_headlines_are_about_the_policies_that_served():
     """The last release, and the greedy policy beside it, served nobody."""
     result = make_result()
     assert result.served_value == pytest.approx((10 * 0.5 + 90 * 0.75) / 100)

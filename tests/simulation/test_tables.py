@@ -11,7 +11,7 @@ from tacit.simulation.result import Result
 from tacit.simulation.tables import frame, load_results, merged, save_results
 
 
-def made(seed: int = 0, agent: str = "toy", best: float = 1.0) -> Result:
+def made(seed=0, agent="toy", best=1.0):
     return Result(
         agent=agent,
         world="coin",

@@ -103,7 +103,7 @@ class Family:
         return found
 
 
-def mixture_from_tabular(world: Any, known_rewards: bool = False) -> MixtureWorld:
+def mixture_from_tabular(world, known_rewards=False):
     """A small finite world as a linear mixture: a feature for each state, action and next state.
 
     So d = S A S, and the weights are the probabilities themselves; agents know that those of a

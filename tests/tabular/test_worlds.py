@@ -4,14 +4,7 @@ import numpy as np
 import pytest
 
 from tacit import InvalidArgument
-from tacit.tabular import (
-    TabularWorld,
-    deep_sea,
-    grid,
-    health_coach,
-    load_world,
-    riverswim,
-)
+from tacit.tabular import TabularWorld, deep_sea, grid, health_coach, load_world, riverswim
 from tacit.tabular.policy import Policy
 
 

@@ -94,9 +94,7 @@ class Query:
 
     def price(self, privacy: Any) -> float | None:
         """Cost in mu; None for all that is left."""
-        mu = self.mu
-        if self.share is not None:
-            mu = math.sqrt(self.share) * privacy.episode_mu
+        mu = self.mu if self.share is None else math.sqrt(self.share) * privacy.episode_mu
         # Without privacy nothing costs anything.
         return mu if mu is not None and math.isfinite(mu) else None
 
