@@ -61,14 +61,12 @@ def test_each_rule_takes_an_agent_that_takes_the_budget(world, privacy, name):
 
 def test_many_states_are_not_counted():
     few, many = (tacit.tabular.random_mdp(n, 5, 2, seed=0).spec for n in (MANY_CELLS // 5, 101))
-    assert taken(few, JOINT) == "concurrent_psrl"
-    assert taken(many, JOINT) == "policy_improvement"
+    assert (taken(few, JOINT), taken(many, JOINT)) == ("concurrent_psrl", "policy_improvement")
     # Without noise they are, up to as many as can be kept.
     assert taken(many, NONE) == "ucbvi"
     assert taken(FiniteSpec(716, 25, 20, stationary=True), NONE) == "policy_improvement"
     # Nothing better is known where returns cannot be asked for.
-    assert taken(many, PURE) == "concurrent_psrl"
-    assert taken(many, LOCAL) == "ucbvi"
+    assert (taken(many, PURE), taken(many, LOCAL)) == ("concurrent_psrl", "ucbvi")
 
 
 def test_features_that_tell_nothing_are_ignored():

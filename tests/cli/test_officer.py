@@ -95,8 +95,7 @@ def test_another_promise_is_red(files, tmp_path):
     other.publish(tmp_path / "other.json", force=True)
     done = call("report", store, "--policy", tmp_path / "other.json", "--app", app, "--json")
     found = json.loads(done.stdout)
-    assert done.exit_code == 1
-    assert found["differ"] == ["other.json"]
+    assert (done.exit_code, found["differ"]) == (1, ["other.json"])
     page = call("report", store, "--policy", tmp_path / "other.json")
     assert page.exit_code == 1
     assert "promises something else" in page.output

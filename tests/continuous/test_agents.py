@@ -141,8 +141,7 @@ def test_learns_with_noise_and_looks_ahead(make, users):
 def test_several_blocks_carry_on_what_is_known(three):
     options = {"schedule": "fixed:size=20", "noise_seed": 5}
     agent = played(FittedFunctionalQ(SHORT.spec, 40, JOINT, **options), SHORT)
-    assert len(agent.state.evidence.answers) == 6
-    assert agent.state.evidence.users == 40
+    assert (len(agent.state.evidence.answers), agent.state.evidence.users) == (6, 40)
 
 
 def test_posterior_is_that_of_a_plain_gaussian_regression(three):

@@ -97,8 +97,7 @@ def test_a_plan_that_fails_leaves_the_release_and_nothing_is_drawn_again(where, 
     with agent.store.read() as db:
         (again,) = runs.recorded(db, runs.find(db, "run"), 0)
     assert first.value == again.value
-    assert (agent.served, agent.policy.version) == (10, 1)
-    assert ledger.verify(agent.store) == []
+    assert ((agent.served, agent.policy.version), ledger.verify(agent.store)) == ((10, 1), [])
 
 
 def test_a_release_that_no_plan_survives_is_left_out_by_rolling_back():
@@ -148,8 +147,7 @@ def test_another_process_may_have_moved_the_block_on(tmp_path):
     two.learn(block_of(6, seed=1), people(6, 6))
     assert (one.served, one.taken, one.policy.version) == (10, 12, 1)
     one.learn(block_of(8, seed=2), people(12, 8))
-    assert (two.served, two.policy.version) == (20, 2)
-    assert ledger.verify(one.store) == []
+    assert ((two.served, two.policy.version), ledger.verify(one.store)) == ((20, 2), [])
 
 
 def test_rows_that_are_no_episodes_are_set_aside(tmp_path):
@@ -195,8 +193,7 @@ def test_a_disk_that_is_full_takes_nobody(tmp_path, monkeypatch):
         patch.setattr(runs, "put", full)
         with pytest.raises(tacit.StoreGone, match="does not answer") as caught:
             agent.learn(block_of(3), people(4, 3))
-    assert caught.value.users_taken == 0
-    assert agent.learn(block_of(3), people(4, 3)).waiting == 3
+    assert (caught.value.users_taken, agent.learn(block_of(3), people(4, 3)).waiting) == (0, 3)
 
 
 @pytest.mark.parametrize(
@@ -252,8 +249,7 @@ def test_a_public_file_is_made_once_and_never_changes(tmp_path):
     assert other.policy_body(7) is None
     (tmp_path / "policy.json").write_bytes(body[0])
     about = tacit.published.about(tmp_path / "policy.json")
-    assert about["agent"] == "adds"
-    assert ledger.verify(agent.store, str(about["ledger_head"])) == []
+    assert (about["agent"], ledger.verify(agent.store, str(about["ledger_head"]))) == ("adds", [])
 
 
 @pytest.mark.parametrize("where", ["", "runs.db"])
@@ -313,8 +309,7 @@ def test_budgets_that_promise_little_are_named():
     assert words.startswith("delta is 1e-06 for 1,000,000 users")
     assert "at most 1e-07" in words
     assert said(100_000, tacit.JointDP(10.0, 1e-6)) == []
-    assert said(1_000_000, tacit.JointDP(1.0, 0.0)) == []
-    assert said(10**9, tacit.NonPrivate()) == []
+    assert (said(1_000_000, tacit.JointDP(1.0, 0.0)), said(10**9, tacit.NonPrivate())) == ([], [])
     # Nobody is promised anything in a simulation.
     assert said(1_000_000, tacit.JointDP(99.0, 1e-3), noise_seed=0) == []
 

@@ -156,15 +156,13 @@ def test_each_user_of_a_block_is_asked_by_the_version_that_she_followed(kind):
     old, new = served(first, 25, 1), served(second, 15, 2)
     before = visits(agent)
     receipt = agent.learn(old)
-    assert (receipt.waiting, receipt.retired) == (25, 0)
-    assert agent.learn(new).counted == 15
+    assert ((receipt.waiting, receipt.retired), agent.learn(new).counted) == ((25, 0), 15)
     with agent.store.read() as db:
         block = runs.block_of(db, "run", 1)
     assert json.loads(block.versions) == {"0": 25, "1": 15}
     alone = steps(new, asked)
     assert visits(agent) - before > 1.5 * alone, "those of the first version count, too"
-    assert agent.policy.version == 2
-    assert ledger.verify(agent.store) == []
+    assert (agent.policy.version, ledger.verify(agent.store)) == (2, [])
 
 
 def test_rolled_back_users_are_counted_and_numbers_only_grow(tmp_path):
@@ -281,8 +279,7 @@ def test_a_person_s_last_budget_is_reserved_by_the_run_that_accepts_her(tmp_path
     told = [send(agent, read(agent, 1), 7) for agent in both]
     assert told == [["waiting"], ["refused"]]
     assert both[0].forget("p7") == {"removed": 1, "released": 0}
-    assert send(both[1], read(both[1], 1), 7) == ["waiting"]
-    assert ledger.verify(store) == []
+    assert (send(both[1], read(both[1], 1), 7), ledger.verify(store)) == (["waiting"], [])
 
 
 def test_devices_of_a_local_block_are_all_asked_the_same():
@@ -314,7 +311,6 @@ def test_people_who_come_back_have_names_where_blocks_must_be_apart():
     data = world.simulate(real.policy, 20, np.random.default_rng(0))
     with pytest.raises(tacit.InvalidArgument, match="user_ids"):
         real.learn(data)
-    assert real.taken == 0
-    assert real.learn(data, [f"p{i}" for i in range(20)]).counted == 20
+    assert (real.taken, real.learn(data, [f"p{i}" for i in range(20)]).counted) == (0, 20)
     simulated = tacit.UCBVI(world.spec, 40, twice, schedule="fixed:size=20", noise_seed=0)
     assert simulated.learn(data).counted == 20

@@ -361,8 +361,7 @@ def test_an_agent_learns_from_files(tmp_path):
     path = sorted_files(tmp_path / "logs", table, 2)
     block = Episodes.parquet_block(path, spec=SPEC, next_state=None)
     agent = tacit.UCBPO(SPEC, 50, tacit.JointDP(1.0, 1e-6), schedule="fixed:size=50")
-    assert agent.learn(block).counted == 50
-    assert (agent.releases, agent.policy.version) == (1, 1)
+    assert (agent.learn(block).counted, (agent.releases, agent.policy.version)) == (50, (1, 1))
 
 
 @pytest.mark.parametrize(

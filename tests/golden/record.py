@@ -34,8 +34,6 @@ FILE = Path(__file__).with_name("golden.json")
 TOLERANCE = 1e-9
 _POLICY = ("actions", "probabilities", "weights", "gains", "noise")
 
-"""By the name of a quantity: its number, and its norm."""
-
 
 class Seen:
     """Arrays by the name of a quantity, as they come."""

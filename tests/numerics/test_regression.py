@@ -109,8 +109,7 @@ def test_no_other_weights_tell_more(blocks, seed):
 def test_exact_sums_add_up():
     sums = added([(10, 0.0), (100, 0.0), (7, 0.0)])
     np.testing.assert_allclose(sums.scaled("one"), 2.0 * 117.0)
-    assert sums.noise("one") == 0.0
-    assert sums.top == 1.0
+    assert (sums.noise("one"), sums.top) == (0.0, 1.0)
 
 
 def test_noise_is_as_stated():

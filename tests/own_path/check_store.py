@@ -28,7 +28,7 @@ from tacit.testing.recording import RecordingCurator
 from tests.own_path import noise_statistics as tests
 from tests.own_path import rules as own
 from tests.own_path import runs as real
-from tests.own_path.check_sampler import in_child
+from tests.own_path.check_entropy import in_child
 from tests.own_path.rules import answers_of
 
 

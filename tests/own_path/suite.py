@@ -4,14 +4,13 @@ import tempfile
 from pathlib import Path
 
 from tacit.testing.recording import Trial
+from tests.own_path.check_entropy import entropy_outcomes
 from tests.own_path.check_noise import noise_outcomes, release_outcomes
-from tests.own_path.check_sampler import entropy_outcomes, sampler_outcomes
 from tests.own_path.check_store import accounts_outcomes, store_outcomes, words_outcomes
 from tests.own_path.runs import RealTrial, judged
 
 CHECKS = {
     "real noise": noise_outcomes,
-    "sampler": sampler_outcomes,
     "entropy": entropy_outcomes,
     "store": store_outcomes,
     "accounts": accounts_outcomes,

@@ -5,7 +5,7 @@ import math
 import os
 import pickle
 import threading
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from fractions import Fraction
 
 import numpy as np
@@ -169,77 +169,6 @@ def test_no_adaptive_script_exceeds_the_budget(data):
 
     audit = transcript_audit(script, blocks)
     assert audit.passed, audit
-
-
-class ForgetsCharges(JointCurator):
-    def price(self, release):
-        return Fraction(0)
-
-
-class DrawsForTheWholeBudget(JointCurator):
-    """What is charged follows mu; what is drawn is always that of the whole budget."""
-
-    def release_block(self, statistic, block, *, mu=None, spent):
-        whole = super().release_block(statistic, block, spent=Fraction(0))
-        return replace(whole, cost=self._cost(mu, spent))
-
-
-class HalvesTheSensitivity(JointCurator):
-    def apart(self, statistic, step):
-        return super().apart(statistic, step) / 2
-
-
-class AddsMusInsteadOfSquares(JointCurator):
-    """Charges mu^4 for mu^2: cheap releases look cheaper than they are."""
-
-    def price(self, release):
-        return super().price(release) ** 2
-
-
-class StreamReenters(JointCurator):
-    """A block may enter a stream twice for one charge: a user in two leaves."""
-
-    def stream(self, *args, **options):
-        self._made_stream = super().stream(*args, **options)
-        return self._made_stream
-
-    def _found(self, number):
-        if hasattr(self, "_made_stream"):
-            self._made_stream._entered.clear()
-        return super()._found(number)
-
-    def _fraction(self, cost):
-        return Fraction(0) if hasattr(self, "_made_stream") else super()._fraction(cost)
-
-
-@pytest.mark.parametrize(
-    "mutant",
-    [
-        ForgetsCharges,
-        DrawsForTheWholeBudget,
-        HalvesTheSensitivity,
-        AddsMusInsteadOfSquares,
-        StreamReenters,
-    ],
-)
-def test_broken_filters_are_caught(mutant):
-    def attack(curator, numbers):
-        out = []
-        for _ in range(6):
-            try:
-                out.append(curator.release(SUM, mu=0.6 * MU))
-            except BudgetExceeded:
-                break
-        stream = curator.stream(SUM, releases=6, mu=0.4 * MU)
-        for n in [*numbers, *numbers]:
-            try:
-                out.append(stream.release(n))
-            except (BudgetExceeded, InvalidArgument):
-                continue
-        return out
-
-    assert transcript_audit(attack, 2).passed
-    assert not transcript_audit(attack, 2, curator_class=mutant).passed
 
 
 @pytest.mark.parametrize("mu", [5e-324, 1e-200, 1e-13])
@@ -478,8 +407,7 @@ def test_mistakes_are_refused_and_change_nothing():
     for _ in range(2):  # refused, it has not entered
         with pytest.raises(InvalidArgument, match="shape"):
             stream.release(wide)
-    assert curator.spent(wide) == 0.0
-    assert stream.release(0).index == 0
+    assert (curator.spent(wide), stream.release(0).index) == (0.0, 0)
     with pytest.raises(InvalidArgument, match="entered"):
         stream.release(0)
     last = curator.add(values(1.0))
@@ -596,8 +524,7 @@ def test_a_call_within_a_call_is_refused():
 
     with pytest.raises(Busy, match="release within another call"):
         curator.release(Recursive(1))
-    assert curator.spent(0) == 0.0
-    assert curator.release(SUM).users == 1
+    assert (curator.spent(0), curator.release(SUM).users) == (0.0, 1)
 
 
 def test_an_interrupted_stream_lets_no_block_in_twice():

@@ -138,6 +138,41 @@ def _decimal(x):
     return Decimal(x.numerator) / Decimal(x.denominator)
 
 
+def number(cells, scale, first, second):
+    """What two words mean, in fractions: a number, or None where the point is above the curve."""
+    cell = max(i for i in range(CELLS * cells.end) if cells.edges[i] <= first)
+    x = (Fraction(cell) + Fraction(2 * (second & (2**63 - 1)) + 1, 2**64)) / CELLS
+    if first - cells.edges[cell] >= cells.peak * (-_decimal(cells.exponent(x))).exp():
+        return None
+    steps = math.floor(Fraction(scale) * x + Fraction(1, 2))
+    return -steps if second >> 63 else steps
+
+
+@pytest.mark.parametrize("squared", [True, False])
+def test_words_of_every_cell_give_their_number(squared):
+    """Also in the tails, out to 8 and 44 scales, where no draw would come; and at the curve."""
+    cells, rng, scale = curve(squared), np.random.default_rng(3), 2.0**44 / 7.0
+    for i in range(CELLS * cells.end):
+        start, own = cells.edges[i], cells.edges[i + 1] - cells.edges[i]
+        second = int(rng.integers(0, 2**63)) + 2**63 * int(rng.integers(2))
+        if own < 1 << 20:  # selected once in 10^13 times, and then by further digits
+            continue
+        heights = [int(int(cells.sure[i]) * rng.random())]
+        if i % 40 == 5:
+            x = (Fraction(i) + Fraction(second & (2**63 - 1), 2**63)) / CELLS
+            with localcontext() as context:
+                context.prec = 60
+                edge = int(cells.peak * (-_decimal(cells.exponent(x))).exp())
+            gap = 1 + (edge >> 40)
+            heights += [edge - gap, min(edge + gap, own - 1)]
+        for height in heights:
+            with localcontext() as context:
+                context.prec = 60
+                expected = number(cells, scale, start + height, second)
+            settled = Deviates(Seeded(i))._settled(cells, Scale.of(scale), start + height, second)
+            assert settled == expected
+
+
 def both(cells, scale, words):
     """What the loop makes of words, and the slow form, with "open" where digits are missing."""
     from tacit.privacy.deviate_loops import fill

@@ -183,8 +183,7 @@ def test_a_file_is_replaced_as_a_whole_or_not_at_all(tmp_path, monkeypatch):
             patch.setattr(os, call, _disk_full)
             with pytest.raises(OSError, match="full"):
                 write_atomic(path, b"newer", 0o644)
-    assert path.read_bytes() == b"new"
-    assert os.listdir(tmp_path) == ["policy"]
+    assert (path.read_bytes(), os.listdir(tmp_path)) == (b"new", ["policy"])
 
 
 def _disk_full(*args, **options):

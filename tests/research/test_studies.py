@@ -37,12 +37,9 @@ def test_every_seed_has_a_world_of_its_own_and_workers_change_nothing():
 def test_columns_show_medians_and_what_was_not_reached():
     runs = {"": [result(n) for n in (*range(10, 90, 10), 90, None)], "not private": [result(5)]}
     assert of(serving, DECILES)(SMALL, runs) == "55 [20, 90]"
-    assert of(serving, None)(SMALL, runs) == "55"
-    assert of(serving, name="other")(SMALL, runs) == "-"
-    assert ninth(serving)(SMALL, runs) == "55 (90)"
-    assert ratio(SMALL, runs) == "11"
-    assert ratio(SMALL, runs | {"": [result(None)]}) == "-"
-    assert middle([3, None, 4]) == 4
+    assert (of(serving, None)(SMALL, runs), of(serving, name="other")(SMALL, runs)) == ("55", "-")
+    assert (ninth(serving)(SMALL, runs), ratio(SMALL, runs)) == ("55 (90)", "11")
+    assert (ratio(SMALL, runs | {"": [result(None)]}), middle([3, None, 4])) == ("-", 4)
 
 
 def test_a_row_is_stored_and_shown_as_it_was_measured(tmp_path, monkeypatch, capsys):
@@ -52,8 +49,7 @@ def test_a_row_is_stored_and_shown_as_it_was_measured(tmp_path, monkeypatch, cap
     main = study_main("research.mine", "About.", {"my_table": table})
     assert main(["my_table", "--runs", "1"]) == 0
     row = study.load("my_table")["w"]
-    assert row["cells"][2] == "1"
-    assert len(row["runs"]["not private"]["users_to_90"]) == 1
+    assert (row["cells"][2], len(row["runs"]["not private"]["users_to_90"])) == ("1", 1)
     study.store("my_table", {"w": row | {"cells": ["w", "7", "8"]}})
     capsys.readouterr()
     assert main(["my_table"]) == 0  # what is stored is not run again

@@ -1,6 +1,5 @@
 """Users whom the tests of finite statistics look at."""
 
-import inspect
 import itertools
 import math
 
@@ -76,13 +75,3 @@ def check_extent(statistic, block):
     assert found[0] <= declared[0] * (1 + 1e-9)
     assert found[1] <= declared[1] * (1 + 1e-9)
     return found[0] / declared[0], found[1] / declared[1]
-
-
-def mutant(module, name, old, new):
-    """A kernel of a module with a mistake, not compiled."""
-    kernel = getattr(module, name)
-    source = inspect.getsource(getattr(kernel, "py_func", kernel))
-    assert source.count(old) == 1, old
-    space = {**vars(module), "compiled": lambda function: function}
-    exec("from __future__ import annotations\n" + source.replace(old, new), space)  # noqa: S102
-    return space[name]

@@ -56,8 +56,7 @@ def test_what_all_actions_of_a_state_share_says_nothing_of_them():
     chances = known.exploring()
     assert chances[0, 0, 2] == 0.0
     assert chances.sum(axis=-1) == pytest.approx(1.0)
-    assert chances[0, 1].argmax() == 0
-    assert chances[0, 1].argmin() == 2
+    assert (chances[0, 1].argmax(), chances[0, 1].argmin()) == (0, 2)
 
 
 def test_a_served_action_alone_teaches_nothing_about_its_rivals():
@@ -75,8 +74,7 @@ def test_phases_begin_alike_and_less_surely():
     before, sure = first.values, first.value_precision
     behaviour = np.full((1, 2, 3), 1 / 3)
     known = first.under(behaviour, np.repeat(behaviour, 2, axis=0))
-    assert known.values.shape == (2, 2)
-    assert known.advantages.shape == (2, 2, 3)
+    assert (known.values.shape, known.advantages.shape) == ((2, 2), (2, 2, 3))
     assert known.values[0] == pytest.approx(before[0])
     assert known.values[1] == pytest.approx(before[0])
     assert (known.value_precision < sure).all()
@@ -87,8 +85,7 @@ def test_a_block_is_asked_for_values_and_then_for_decisions():
     estimator = agent.algorithm.estimator
     queries = estimator.learn(agent.state.known, agent.state.behaviour)
     first = next(queries)
-    assert first.share == 0.25
-    assert first.statistic.size == 12
+    assert (first.share, first.statistic.size) == (0.25, 12)
     k = 4
     assert first.statistic.l2(Relation.REPLACE_ONE) == pytest.approx(np.sqrt(k))
     queries.close()
@@ -119,8 +116,7 @@ def test_other_tabular_agents_say_that_they_know_of_no_such_sets():
 def test_nothing_to_decide_is_no_error():
     spec = FiniteSpec(3, 2, 4, stationary=True, admissible=((0,), (1,), (0,)))
     agent = tacit.PolicyImprovement(spec, users=50, privacy=BUDGET, noise_seed=0)
-    assert agent.policy.table()[0].tolist() == [[1, 0], [0, 1], [1, 0]]
-    assert agent.statistic.size == 3
+    assert (agent.policy.table()[0].tolist(), agent.statistic.size) == ([[1, 0], [0, 1], [1, 0]], 3)
 
 
 def test_blocks_grow_up_to_the_last_one():

@@ -33,8 +33,7 @@ def test_values_of_icu_sepsis(horizon, values):
 def test_what_is_public_of_icu_sepsis():
     world = build("icu_sepsis")
     spec = world.spec
-    assert (spec.states, spec.actions, spec.horizon) == (716, 25, 20)
-    assert spec.largest_return == 1.0
+    assert ((spec.states, spec.actions, spec.horizon), spec.largest_return) == ((716, 25, 20), 1.0)
     assert sum(map(len, spec.admissible[:713])) / 713 == pytest.approx(3.1, abs=0.05)
     assert spec.admissible[713:] == ((0,),) * 3
     assert len(world.model.source) < 10**5

@@ -234,22 +234,11 @@ class Algorithm(ABC, Generic[S]):
         return False
 
     def mixed(self, plans: Mapping[int, Plan], users: Mapping[int, int]) -> Plan:
-        """One plan of those that the users of a block followed; its components are all of theirs.
-
-        Args:
-            plans: By version, the oldest first.
-            users: How many followed each.
-        """
+        """One plan, of all components, for the plans (the oldest first) that so many followed."""
         raise InvalidArgument(f"{self.name} knows one policy of a block alone")
 
     def simulator(self, state: S, draws: int, rng: np.random.Generator) -> ReleasedModel:
-        """Draws from the posterior of how episodes go.
-
-        Args:
-            state: All that was learnt from releases.
-            draws: How many there are.
-            rng: Of the draws.
-        """
+        """So many draws from the posterior of how episodes go."""
         raise InvalidArgument(f"{self.name} has no model of how episodes go to simulate")
 
     def uniform(self) -> Any:

@@ -85,13 +85,7 @@ class CountingAlgorithm(FiniteAlgorithm[S]):
         super().__init__(problem, options)
 
     def simulator(self, state: S, draws: int, rng: np.random.Generator) -> ReleasedModel:
-        """Draws of the world: transitions, and mean rewards, of all cells.
-
-        Args:
-            state: Posterior of the world.
-            draws: How many there are.
-            rng: Of the draws.
-        """
+        """Draws of the world: transitions, and mean rewards, of all cells."""
         from tacit.core.public_file import ReleasedModel, published
 
         size, most = 8 * draws * self.spec.states * int(np.prod(self.shape)), published().MOST_BYTES
