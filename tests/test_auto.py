@@ -10,7 +10,7 @@ from tacit import InvalidArgument, JointDP, LocalDP, NonPrivate
 from tacit.auto import MANY_CELLS, MODELS, RULES, agent, choose
 from tacit.registry import BUILT_IN, agent_entry, build_world, choose_agent
 from tacit.tabular.spec import FiniteSpec
-from tests.tabular.families import mixture_from_tabular
+from tests.tabular.families import MIXTURE
 
 JOINT, PURE, NONE = JointDP(1.0, 1e-6), JointDP(1.0, 0.0), NonPrivate()
 LOCAL, LOCAL_PURE = LocalDP(4.0, 1e-6), LocalDP(4.0, 0.0)
@@ -72,7 +72,7 @@ def test_many_states_are_not_counted():
 def test_features_that_tell_nothing_are_ignored():
     world = tacit.tabular.riverswim(3, 4)
     assert taken(tacit.linear.linear_from_tabular(world).spec, JOINT) == "concurrent_psrl"
-    mixed = mixture_from_tabular(world)
+    mixed = MIXTURE.random(dimension=20)
     assert taken(mixed.spec, JOINT) == "concurrent_psrl"
 
 

@@ -293,6 +293,8 @@ def test_devices_of_a_local_block_are_all_asked_the_same():
         with pytest.raises(InvalidArgument, match="no way back"):
             agent.roll_back(0)
         data = [WORLD.simulate(policy, 1, rng, "episodes").block() for _, policy in devices]
+        with pytest.raises(InvalidArgument, match="devices made"):
+            agent.learn(data[0])
         made = [tacit.local.report(statistic, one, privacy) for one in data[: len(places)]]
         names = [f"{version}-{i}" for i in range(len(places))]
         told = agent.intake.receive(agent.report_block(np.stack(made)), names, names, places)
@@ -301,6 +303,8 @@ def test_devices_of_a_local_block_are_all_asked_the_same():
         assert agent.step()
         sent += len(places)
         assert (agent.served, agent.policy.version) == (sent, version + 1)
+    with pytest.raises(InvalidArgument, match="for LocalDP"):
+        make(size=20).learn_reports(np.zeros((20, 1)))
 
 
 def test_people_who_come_back_have_names_where_blocks_must_be_apart():

@@ -1,14 +1,13 @@
 """Linear agents: what they promise, choose, refuse and learn."""
 
 from functools import partial
-from typing import Any
 
 import numpy as np
 import pytest
 from scipy.linalg import eigh
 
 from tacit import LSVIUCB, JointDP, LocalDP, LSVIUCBPlusPlus, NonPrivate, Relation
-from tacit.linear import LinearSpec, LinearWorld, simplex, two_state
+from tacit.linear import LinearSpec, simplex, two_state
 from tacit.privacy.errors import InvalidArgument
 from tacit.simulation.run import noise_seed, run
 from tacit.tabular import riverswim
@@ -26,8 +25,6 @@ FEW = "fixed:size=60"
 
 AGENTS = {"lsvi": LSVIUCB, "plus plus": LSVIUCBPlusPlus}
 
-
-Case = tuple[str, LinearWorld, dict[str, Any]]
 
 SOME = {
     "features, joint": ("lsvi", SIMPLEX, {"statistic": "features", "privacy": JOINT}),
@@ -156,25 +153,6 @@ def test_users_may_come_one_by_one(statistic):
             alone.learn(block.take(slice(user, user + 1)))
             left -= 1
     assert shared.known(together) == shared.known(alone)
-
-
-@pytest.mark.parametrize(
-    ("statistic", "privacy", "options"),
-    [
-        ("features", LOCAL, {}),
-        ("counts", LOCAL, {}),
-        ("counts", LocalDP(20.0, 0.0), {}),
-        ("counts", BITS, {"stationary": False}),
-    ],
-    ids=str,
-)
-def test_devices_report_what_agents_ask(statistic, privacy, options):
-    agent = LSVIUCB(
-        SIMPLEX.spec, 60, privacy, statistic=statistic, schedule="fixed:size=20", **options
-    )
-    shared.devices_report_what_is_asked(agent, SIMPLEX, privacy)
-    with pytest.raises(InvalidArgument, match="for LocalDP"):
-        made().learn_reports(np.zeros((60, 1)))
 
 
 @pytest.mark.parametrize("privacy", [NonPrivate(), JointDP(100.0, 1e-6)], ids=["none", "joint"])

@@ -2,13 +2,12 @@
 
 import re
 from functools import partial
-from typing import Any
 
 import numpy as np
 import pytest
 
 from tacit import JointDP, LinOptPO, LinOptVI, LocalDP, NonPrivate, Relation
-from tacit.mixture import MixtureWorld, hard_mixture, mixture_of_models
+from tacit.mixture import hard_mixture, mixture_of_models
 from tacit.mixture.statistics import ModelSums, PathCounts
 from tacit.privacy.errors import InvalidArgument
 from tacit.simulation.run import noise_seed, run
@@ -28,9 +27,6 @@ BITS = LocalDP(20.0, 0.0, mechanism="randomised response")
 FEW = "fixed:size=60"
 
 AGENTS = {"vi": LinOptVI, "po": LinOptPO}
-
-
-Case = tuple[str, MixtureWorld, dict[str, Any]]
 
 
 CASES = {
@@ -128,26 +124,6 @@ def test_smaller_budgets_begin_with_larger_blocks():
 def test_arguments_are_checked(options, message):
     with pytest.raises(InvalidArgument, match=message):
         made(**options)
-
-
-def test_wrong_data_changes_nothing():
-    shared.wrong_data_changes_nothing(made(schedule=FEW), UNKNOWN, "counts")
-
-
-@pytest.mark.parametrize(
-    ("cls", "statistic", "privacy"),
-    [
-        (LinOptVI, "model", LOCAL),
-        (LinOptPO, "model", LOCAL),
-        (LinOptVI, "counts", LAPLACE),
-        (LinOptVI, "counts", BITS),
-    ],
-    ids=_named,
-)
-def test_devices_report_what_agents_ask(cls, statistic, privacy):
-    world = HARD_UNKNOWN if statistic == "counts" else UNKNOWN
-    agent = cls(world.spec, 60, privacy, schedule="fixed:size=20", statistic=statistic)
-    shared.devices_report_what_is_asked(agent, world, privacy)
 
 
 def test_a_ridge_grows_with_the_noise():

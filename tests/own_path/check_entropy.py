@@ -14,6 +14,7 @@ from unittest import mock
 
 import numpy as np
 
+from tacit.privacy.deviates import Deviates
 from tacit.privacy.noise import Noise
 from tacit.testing.recording import RecordingCurator
 from tests.own_path import runs as real
@@ -40,11 +41,15 @@ class Tape:
         self.given.append(hashlib.shake_128(name).digest(size))
         return self.given[-1]
 
+    def begin(self):
+        """Another draw begins."""
+        self._draw, self._place = self._draw + 1, 0
+
     def before(self, original):
         """A method that begins another draw."""
 
         def draw(*arguments, **options):
-            self._draw, self._place = self._draw + 1, 0
+            self.begin()
             return original(*arguments, **options)
 
         return draw
@@ -63,7 +68,8 @@ class Tape:
 def entropy_outcomes(trial):
     """Runs on a tape, numbers on a tape, and processes."""
     pure = bool(trial.privacy.needs_l1)
-    wrong = _runs(trial) + _numbers(pure) + _broken(pure) + _threads(pure)
+    wrong = _runs(trial) + _numbers(pure) + _sampled(pure) + _broken(pure)
+    wrong += _threads(pure)
     return [
         real.judged("entropy: bytes", wrong),
         real.judged("entropy: processes", _processes(trial)),
@@ -133,6 +139,20 @@ def _numbers(pure):
                     found.append(f"with other bytes {same} of {size} numbers are the same")
                 if draw != other and same < a.size:
                     found.append(f"draw {draw} depends on the bytes of draw {other}")
+    return found
+
+
+def _sampled(pure):
+    """Real noise is what the sampler makes of the bytes, which test_deviates looks at."""
+    found, scale = [], 2.0**45 / 3.0
+    for size in _DRAWN:
+        own = Tape(b"sampler")
+        own.begin()
+        draws = Deviates(own)
+        with Tape(b"sampler").playing():
+            same = Noise().steps(pure, scale, size)
+        if not np.array_equal(same, (draws.laplace if pure else draws.normal)(scale, size)):
+            found.append(f"{size} numbers are not what the sampler makes of the same bytes")
     return found
 
 

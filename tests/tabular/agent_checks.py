@@ -6,12 +6,9 @@
 import math
 
 import numpy as np
-import pytest
 
-from tacit import JointDP, NonPrivate, local
+from tacit import JointDP, NonPrivate
 from tacit.core.problem import Schedule
-from tacit.privacy.errors import HorizonExceeded, InvalidArgument
-from tacit.privacy.statistic import Block
 from tacit.store.values import dump
 
 MISTAKES = [
@@ -66,24 +63,6 @@ def smaller_budgets_begin_larger(made, *statistics):
     assert made(privacy=NonPrivate()).schedule.blocks[0] == 1
 
 
-def wrong_data_changes_nothing(agent, world, form):
-    """``form`` sums users whom a clip must see one by one."""
-    block = world.simulate(agent.policy, 60, np.random.default_rng(0), "episodes").block()
-    before = known(agent)
-    for wrong in (
-        world.simulate(agent.policy, 60, np.random.default_rng(0), form),
-        Block(60, {"states": block["states"]}),
-        Block(60, {**block.arrays, "rewards": block["rewards"][:, :-1]}),
-    ):
-        with pytest.raises(InvalidArgument):
-            agent.learn(wrong)
-    many = {k: np.resize(v, (241, *v.shape[1:])) for k, v in block.arrays.items()}
-    with pytest.raises(HorizonExceeded, match="240 users"):
-        agent.learn(Block(241, many))
-    assert known(agent) == before
-    assert (agent.taken, agent.served) == (0, 0)
-
-
 def serve(agent, world, seed=0):
     """All users, block by block."""
     rng, blocks = np.random.default_rng(seed), []
@@ -92,18 +71,3 @@ def serve(agent, world, seed=0):
         agent.learn(block)
         blocks.append(block)
     return blocks
-
-
-def devices_report_what_is_asked(agent, world, privacy):
-    """Three times 20 of them; their users' episodes are refused."""
-    rng = np.random.default_rng(0)
-    for release in range(1, 4):
-        episodes = world.simulate(agent.policy, 20, rng, "episodes").block()
-        rows = [
-            local.report(agent.statistic, episodes.take(slice(u, u + 1)), privacy)
-            for u in range(20)
-        ]
-        with pytest.raises(InvalidArgument, match="devices made"):
-            agent.learn(episodes)
-        agent.learn_reports(np.array(rows))
-        assert (agent.releases, agent.policy.version) == (release, release)

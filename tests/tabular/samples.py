@@ -37,17 +37,6 @@ def largest_gap(*pairs):
     return max(float(np.abs(one - other).max()) for one, other in pairs)
 
 
-HOSTILE = [math.nan, math.inf, -math.inf, 1e308, -1.0, -0.0, 0.5, 1.0, 2.0, 3.0, 2.0**53, 5e-324]
-
-
-def hostile_users(numbers, kind):
-    """Ten users of four steps, all of whose 140 numbers are such."""
-    with np.errstate(over="ignore"):
-        values = np.array(numbers).reshape(10, 14).astype(kind)
-    arrays = {"states": values[:, :5], "actions": values[:, 5:9], "rewards": values[:, 9:13]}
-    return Block(10, {**arrays, "versions": values[:, 13]})
-
-
 def everyone(S, A, H, rewards=(0.0, 1.0, math.nan)):
     """Every episode there is, possible or not, of version 0."""
     arrays = all_episodes(S, A, H, rewards)
