@@ -192,12 +192,11 @@ class ConcurrentPSRL(CountingAlgorithm[PSRLState]):
         budget, changed_at = self._exploration_budget(known, at, serving, greedy.value, lost)
         # Explorers: covering policies, and optimal ones of sampled worlds by their advantage.
         users, promised = self._next_block(at), max(advantage(greedy.values).mean(), 1e-9)
-        covering = max(COVERING, 1.0 - advantage(values).mean() / promised)
-        followers = users * max(budget * covering, 0.02) / half / self.noise_of(state, at, 4)
+        share = max(COVERING, 1.0 - advantage(values).mean() / promised)
+        followers = users * max(budget * share, 0.02) / half / self.noise_of(state, at, 4)
         covers = planner.covering(half, followers, greedy if serving else None)
         explorers = [*covers, *sampled]
-        by_kind = np.full(half, covering / half), (1.0 - covering) * normalised(values)
-        weights = np.concatenate(by_kind)
+        weights = np.concatenate([np.full(half, share / half), (1.0 - share) * normalised(values)])
         explore = min(1.0, budget / planner.cost(greedy, explorers, weights))
         # Uniform actions serve until an advantage is shown.
         shown = known.shown or serving or not state.posterior.estimate.noisy

@@ -128,8 +128,7 @@ class FirstVisits(LoopSums):
     @property
     def _sum(self) -> float:
         """The same in the 1-norm."""
-        first = 0.0 if self.whole else self.paid_weight
-        return self._most * (1.0 + self.weight) + first
+        return self._most * (1.0 + self.weight) + (0.0 if self.whole else self.paid_weight)
 
     def l2(self, relation: Relation) -> float:
         """L2 sensitivity; the class has the proof."""
