@@ -50,10 +50,8 @@ _made.filters["numbers"] = lambda rows, i: (
     bool(rows) and all(re.fullmatch(r"[-\d.,+ ±e%]+", str(row[i])) for row in rows)
 )
 _made.filters["time"] = lambda at: time.strftime("%Y-%m-%d %H:%M", time.gmtime(at))
-
-
 _made.filters["json"] = json.loads
-_made.globals["app"] = ""
+_made.globals |= {"app": "", "now": time.time}
 
 
 def rendered(template: str, title: str, who: Visitor | None = None, **values: Any) -> str:
@@ -169,8 +167,11 @@ class Pages:
             found = db.execute(shown.order_by(versions.c.version.desc()).limit(200)).all()
             rows = db.execute(done.order_by(entries.c.seq.desc()).limit(20)).all()
         state = public_state(self.service.agent)
-        body = self.service.seen.policies[self.service.seen.run.version][0]
-        given = {"state": state, "versions": found, "entries": rows, "policy": published.load(body)}
+        serving = self.service.seen.run.version
+        both = (serving, max(serving - 1, 0))
+        policy, before = (published.load(self.service.policy_body(v)[0]) for v in both)
+        given = {"state": state, "versions": found, "entries": rows}
+        given |= {"policy": policy, "before": before}
         return rendered("policies", "Policies", who, here="/policies", **given)
 
     def compare(self, who: Visitor, first: int, second: int) -> str:
