@@ -5,13 +5,11 @@ Chromium, light and dark and as wide as a phone, and writes ``docs/img/service-*
 """
 
 import os
-import shutil
 import tempfile
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from selenium import webdriver
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 from sqlalchemy import update
@@ -22,6 +20,7 @@ from tacit.service.app_file import App, read_app
 from tacit.service.client import Client
 from tacit.store.schema import versions
 from tests.service.running import running
+from tests.service.test_pages import chromium
 from tests.service.world import reads
 
 IMAGES = Path(__file__).parents[2] / "docs" / "img"
@@ -41,7 +40,6 @@ delta = 1e-8
 app = "Reading nudges"
 today = "2.2"
 """
-HEIGHT = "return document.documentElement.scrollHeight"
 PAGES = [("overview", "/"), ("policies", "/policies"), ("officer", "/officer")]
 PAGES += [("compare", "/policies/compare?first=0&second=20")]
 
@@ -87,12 +85,8 @@ def lose(device: Client) -> None:
 
 def main() -> None:
     """Writes all pictures."""
-    options = webdriver.ChromeOptions()
-    options.binary_location = shutil.which("chromium") or ""
-    for argument in ("--headless=new", "--no-sandbox", "--disable-gpu", "--hide-scrollbars"):
-        options.add_argument(argument)
     with tempfile.TemporaryDirectory() as name, running(learnt(Path(name)), tools()) as run:
-        browser = webdriver.Chrome(options, webdriver.ChromeService(shutil.which("chromedriver")))
+        browser = chromium("hide-scrollbars")
         lose(run.client(token=run.tokens["device"]))
         browser.get(f"{run.address}/login")
         browser.find_element(By.ID, "token").send_keys(run.tokens["officer"], Keys.ENTER)
@@ -102,7 +96,8 @@ def main() -> None:
             for page, path in PAGES if look == "light" else PAGES[:2]:
                 browser.set_window_size(width, 1000)
                 browser.get(run.address + path)
-                browser.set_window_size(width, 150 + int(browser.execute_script(HEIGHT)))
+                height = browser.find_element(By.TAG_NAME, "html").size["height"]
+                browser.set_window_size(width, 150 + int(height))
                 file = IMAGES / f"service-{page}-{look}.png"
                 browser.save_screenshot(os.fspath(file))
                 print(file)  # noqa: T201

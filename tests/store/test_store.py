@@ -193,37 +193,6 @@ def test_entries_cannot_be_changed(store: Store) -> None:
             db.execute(change)
 
 
-def test_an_older_copy_lacks_what_a_witness_saw(tmp_path: Path) -> None:
-    with Store(tmp_path / "runs.db") as store:
-        begin(store)
-        with store.read() as db:
-            _, head = ledger.head(db)
-        assert ledger.verify(store, head) == []
-        assert ledger.verify(store, "0" * 64) != []
-
-
-@pytest.mark.parametrize(
-    "change",
-    [
-        "UPDATE accounts SET spent = 0",
-        "UPDATE people SET person = 'somebody'",
-        "DELETE FROM releases",
-        "UPDATE stores SET head = ''",
-    ],
-)
-def test_what_somebody_changed_is_found(tmp_path: Path, change: str) -> None:
-    with Store(tmp_path / "runs.db") as store:
-        begin(store)
-        take(store, ["ann", "bob", "cat"])
-        release(store, *seal(store))
-        assert ledger.verify(store) == []
-        other = sqlite3.connect(tmp_path / "runs.db")
-        other.execute(change)
-        other.commit()
-        other.close()
-        assert ledger.verify(store) != []
-
-
 def test_a_store_of_people_takes_no_simulation(store: Store) -> None:
     begin(store)
     with pytest.raises(InvalidArgument, match="one of people"):
