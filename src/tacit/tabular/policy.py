@@ -342,12 +342,14 @@ def uniform_policy(spec: FiniteSpec) -> Policy:
 
 def occupancy(transitions: Floats, start: Floats, actions: Ints) -> Floats:
     """Expected visits (L, S, A) of actions (H, S) in a model (L, S, A, S) of the last L steps."""
-    rows, states = transitions.shape[:2]
-    visits, here, everywhere = np.zeros(transitions.shape[:3]), start, np.arange(states)
-    for step, taken in enumerate(actions):
-        at = row_of(step, len(actions), rows)
-        visits[at, everywhere, taken] += here
-        here = (here[:, np.newaxis] * transitions[at, everywhere, taken]).sum(axis=0)
+    horizon, (rows, states) = len(actions), transitions.shape[:2]
+    cells = row_of(np.arange(horizon), horizon, rows)[:, np.newaxis], np.arange(states), actions
+    moves, came = transitions[cells], np.empty((horizon, states))
+    came[0] = start
+    for step in range(1, horizon):
+        came[step] = came[step - 1] @ moves[step - 1]
+    visits = np.zeros(transitions.shape[:3])
+    np.add.at(visits, cells, came)
     return visits
 
 
