@@ -87,13 +87,15 @@ class TestDraws:
             shares = np.bincount(found, minlength=4) / n
             assert (np.abs(shares - chances) <= 7 * np.sqrt(chances * (1 - chances) / n)).all()
 
+    def test_after_a_few_users_rows_are_distributions(self) -> None:
+        moves = learnt("UCBVI", 400, JointDP(1.0, 1e-6)).simulator(400).simulator.stored
+        assert np.allclose(moves["transitions"].sum(axis=-1), 1.0)
+
     @pytest.mark.parametrize(
         ("name", "options"),
         [
-            ("ConcurrentPSRL", {}),
+            *((name, {}) for name in ("ConcurrentPSRL", "UCBVI", "UCBPO")),
             ("ConcurrentPSRL", {"stationary": False}),
-            ("UCBVI", {}),
-            ("UCBPO", {}),
         ],
     )
     def test_without_privacy_it_becomes_the_world(self, name, options):

@@ -26,16 +26,21 @@ return [...document.querySelectorAll('input:not([type=hidden]), select, button, 
   .filter(e => !(e.labels && e.labels.length) && !e.textContent.trim() && !e.ariaLabel)
   .map(e => e.outerHTML)
 """
+TILES = (By.CSS_SELECTOR, ".answers div")
 WIDTH = "return [document.documentElement.scrollWidth, window.innerWidth]"
+
+
+def chromium(*more):
+    options = webdriver.ChromeOptions()
+    options.binary_location = str(CHROMIUM)
+    for argument in ("headless=new", "no-sandbox", "disable-gpu", "disable-dev-shm-usage", *more):
+        options.add_argument(f"--{argument}")
+    return webdriver.Chrome(options, webdriver.ChromeService(str(DRIVER)))
 
 
 @pytest.fixture
 def browser():
-    options = webdriver.ChromeOptions()
-    options.binary_location = str(CHROMIUM)
-    for argument in ("--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"):
-        options.add_argument(argument)
-    made = webdriver.Chrome(options, webdriver.ChromeService(str(DRIVER)))
+    made = chromium()
     yield made
     made.quit()
 
@@ -95,6 +100,8 @@ def test_a_curator_and_an_officer(tmp_path, browser):
         assert shows(browser, "-joint differential privacy for one user's whole episode")
         for words in ("No loss", "Is it learning?", "of 15 places", "that is intended", "run"):
             assert shows(browser, words)
+        told = [tile.text.split("\n") for tile in browser.find_elements(*TILES)]
+        assert [told[3][:2], told[5][1]] == [["What is lost?", "✓ Nothing"], "45"]
         text = browser.find_element(By.TAG_NAME, "body").text
         assert "Nothing is wrong now" in text or "earned less than" in text  # by chance
         assert "learnt from 45 in blocks that are full" in text
@@ -102,7 +109,7 @@ def test_a_curator_and_an_officer(tmp_path, browser):
         look(browser, "overview")
 
         browser.get(f"{run.address}/policies")
-        assert len(browser.find_elements(By.CSS_SELECTOR, "table.heat tbody td")) == 9
+        assert len(browser.find_elements(By.CSS_SELECTOR, ".heat td:not(.number)")) == 9
         look(browser, "policies")
         press(browser, "Pin 0")
         assert shows(browser, "is pinned: releases go on", again=True)

@@ -1,5 +1,7 @@
 """Stores: transactions, accounts, blocks, forgetting, and the ledger that says what happened."""
 
+from __future__ import annotations
+
 import os
 import shutil
 import sqlite3
@@ -132,11 +134,13 @@ def test_forgetting_takes_one_row_out_and_frees_her_budget(store):
     assert told == {"removed": 1, "released": 0}
     with store.read() as db:
         ((_, users, data),) = runs.data_of(db, runs.find(db, "nudges"), 0)
-        assert (users, load(data)[1]["rows"].tolist()) == (2, [0, 2])
+        assert users == 2
+        assert load(data)[1]["rows"].tolist() == [0, 2]
     with store.write() as db:
         runs.forget(db, *store.pseudonyms(["cat"]))
         ((_, _, data),) = runs.data_of(db, runs.find(db, "nudges"), 0)
-    assert (load(data)[1]["rows"].tolist(), ledger.verify(store)) == ([0], [])
+    assert load(data)[1]["rows"].tolist() == [0]
+    assert ledger.verify(store) == []
 
 
 def test_a_forget_between_summing_and_the_commit_is_a_conflict(store):
@@ -185,37 +189,6 @@ def test_entries_cannot_be_changed(store):
     for change in (sa.update(schema.entries).values(body="{}"), sa.delete(schema.entries)):
         with pytest.raises(sa.exc.DBAPIError, match="append-only"), store.write() as db:
             db.execute(change)
-
-
-def test_an_older_copy_lacks_what_a_witness_saw(tmp_path):
-    with Store(tmp_path / "runs.db") as store:
-        begin(store)
-        with store.read() as db:
-            _, head = ledger.head(db)
-        assert ledger.verify(store, head) == []
-        assert ledger.verify(store, "0" * 64) != []
-
-
-@pytest.mark.parametrize(
-    "change",
-    [
-        "UPDATE accounts SET spent = 0",
-        "UPDATE people SET person = 'somebody'",
-        "DELETE FROM releases",
-        "UPDATE stores SET head = ''",
-    ],
-)
-def test_what_somebody_changed_is_found(tmp_path, change):
-    with Store(tmp_path / "runs.db") as store:
-        begin(store)
-        take(store, ["ann", "bob", "cat"])
-        release(store, *seal(store))
-        assert ledger.verify(store) == []
-        other = sqlite3.connect(tmp_path / "runs.db")
-        other.execute(change)
-        other.commit()
-        other.close()
-        assert ledger.verify(store) != []
 
 
 def test_a_store_of_people_takes_no_simulation(store):

@@ -168,7 +168,7 @@ class UCBVI(CountingAlgorithm[CountEstimate]):
         model = self.model(replace(state, transitions=moves, rewards=paid), along=True)
         shares = rng.standard_gamma(model.n[..., np.newaxis] * model.P + 1e-3)
         P = shares / np.maximum(shares.sum(axis=-1, keepdims=True), 1e-300)
-        unknown, S = ~model.known, P.shape[-1]
+        unknown, S = ~model.known | (shares.sum(axis=-1) < 1e-300), P.shape[-1]  # or none was drawn
         P[unknown] = np.eye(S)[rng.integers(S, size=int(unknown.sum()))]
         seen = model.r[model.known] if model.known.any() else np.zeros(1)
         return P, np.where(unknown, rng.choice(seen, size=model.r.shape), model.r)
