@@ -439,7 +439,7 @@ class _Arming(Algorithm[Any]):
 
 
 def _kind(policy: Any) -> tuple[Any, ...]:
-    """What policies for one spec have in common."""
+    """Type and sizes, which policies for one spec have in common."""
     own: Any = [getattr(policy, n, None) for n in ("sizes", "n_actions", "gains", "features")]
     return type(policy), *own[:2], np.shape(own[2]), getattr(own[3], "dimension", None)
 
