@@ -1,21 +1,14 @@
 """Devices in JavaScript: under Node against a running service, and in a browser."""
 
-from __future__ import annotations
-
 import functools
 import http.server
-import json
-import shutil
-import subprocess
 import threading
-from collections.abc import Iterator
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 from scipy.stats import chi2
 
+from tests.node import JS, node
 from tests.service.people import signed
 from tests.service.running import running
 from tests.service.test_pages import CHROMIUM, DRIVER, browser
@@ -23,7 +16,6 @@ from tests.service.world import make_app
 from tests.test_client_noise import Given, drawn, some_bytes
 
 __all__ = ["browser"]  # a fixture
-JS = Path(__file__).parents[2] / "clients" / "js"
 LOCAL = 'model = "local"'
 
 
@@ -37,21 +29,9 @@ LOCAL = 'model = "local"'
         ("concurrent_psrl", "", "late"),
     ],
 )
-def test_a_device_under_node_is_counted_once(
-    tmp_path: Path, agent: str, privacy: str, way: str
-) -> None:
-    node = shutil.which("node")
-    if node is None:
-        pytest.skip("there is no node: the client in JavaScript was NOT tested")
+def test_a_device_under_node_is_counted_once(tmp_path, agent, privacy, way):
     with running(make_app(tmp_path, agent=agent, size=3, privacy=privacy)) as run:
-        done = subprocess.run(
-            [node, JS / "check_client.mjs", run.address, ",".join(map(signed, "abc")), way],
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        assert done.returncode == 0, done.stderr
-        receipts = json.loads(done.stdout)
+        receipts = node("check_client.mjs", run.address, ",".join(map(signed, "abc")), way)
         state = run.wait(lambda state: state["served"] >= 3)
     # Each was sent twice under one event id, and accepted once.
     assert all(first["accepted"] for first, _ in receipts)
@@ -60,7 +40,7 @@ def test_a_device_under_node_is_counted_once(
 
 
 @pytest.fixture(scope="module")
-def files() -> Iterator[str]:
+def files():
     """The modules, from a server of this machine."""
     handler = functools.partial(Quiet, directory=str(JS))
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
@@ -72,7 +52,7 @@ def files() -> Iterator[str]:
 
 
 class Quiet(http.server.SimpleHTTPRequestHandler):
-    def log_message(self, *_: Any) -> None:
+    def log_message(self, *_):
         pass
 
 
@@ -91,7 +71,7 @@ import("/noise.js").then(({ normal }) => {
     CHROMIUM is None or DRIVER is None,
     reason="needs Chromium and its driver: apt-get install -y chromium chromium-driver",
 )
-def test_noise_in_a_browser_is_that_of_python_and_has_its_law(browser: Any, files: str) -> None:
+def test_noise_in_a_browser_is_that_of_python_and_has_its_law(browser, files):
     held = some_bytes("browser", 4000)
     browser.set_script_timeout(600)
     browser.get(f"{files}/README.md")

@@ -22,7 +22,7 @@ Data: TypeAlias = Episodes | VectorEpisodes | Block
 """Episodes of users: one by one, or as the sums of a simulation."""
 
 
-class Users(Protocol):
+class SimulatedUsers(Protocol):
     """Simulated users."""
 
     def simulate(self, policy: Any, users: int, rng: np.random.Generator, form: Form) -> Data:
@@ -41,7 +41,7 @@ class Users(Protocol):
         """
 
 
-class World(Users, Protocol):
+class World(SimulatedUsers, Protocol):
     """Simulated users with a known optimum, at every call new ones."""
 
     @property
@@ -68,11 +68,8 @@ class World(Users, Protocol):
         """The exact expected return of a user who follows the policy."""
 
 
-class SamePeople(Users, Protocol):
-    """The same people at every look, which the ``cohort(rng)`` of some worlds makes.
-
-    They move on to their next look, and tell of their histories so far.
-    """
+class SamePeople(SimulatedUsers, Protocol):
+    """The same people, a look further at every call: the ``cohort(rng)`` of some worlds."""
 
     @property
     def served(self) -> int:
@@ -88,16 +85,11 @@ class PolicyMixture:
     """Policies of any kind, of which a user draws one and follows it for a whole episode.
 
     Tables have a :class:`~tacit.tabular.policy.MixedPolicy`, which worlds simulate at once.
-
-    Attributes:
-        components: the policies.
-        weights: with which chance each is drawn.
-        version: which policy of its agent it is; components have the same.
     """
 
     components: tuple[Any, ...]
-    weights: Floats
-    version: int = 0
+    weights: Floats  # with which chance each is drawn
+    version: int = 0  # which policy of its agent it is; components have the same
 
     def as_version(self, version: int) -> PolicyMixture:
         """The same policy by another number."""
@@ -132,7 +124,9 @@ def mixture(policies: Sequence[Any], chances: Floats) -> PolicyMixture:
     return PolicyMixture(tuple(p.as_version(version) for p in policies), weights, version)
 
 
-def simulate(world: Users, policy: Any, users: int, rng: np.random.Generator, form: Form) -> Data:
+def simulate(
+    world: SimulatedUsers, policy: Any, users: int, rng: np.random.Generator, form: Form
+) -> Data:
     """Episodes of new users of a policy; those of a mixture are split over its components.
 
     Args:
@@ -140,7 +134,7 @@ def simulate(world: Users, policy: Any, users: int, rng: np.random.Generator, fo
         policy: That serves them.
         users: How many.
         rng: Of the users, and of what they draw.
-        form: Form of the data; see :meth:`Users.simulate`.
+        form: Form of the data; see :meth:`SimulatedUsers.simulate`.
     """
     split, parts = rng.multinomial(users, policy.weights).tolist(), list[Block]()
     for component, count in enumerate(split):
