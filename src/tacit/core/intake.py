@@ -263,7 +263,7 @@ class EpisodeIntake:
         if not arrivals.keys:
             return arrivals
         with self.run.store.read() as db:
-            old = runs.known(db, row, "event", arrivals.keys)
+            old = runs.known(db, row, event=arrivals.keys)
         return arrivals.only([i for i, key in enumerate(arrivals.keys) if key not in old])
 
     def _with_places(self, row: Any, arrivals: Arrivals) -> Arrivals:
@@ -488,8 +488,8 @@ class EpisodeIntake:
         with self._written() as (db, view, blocks):
             row, alike = view.row, self.run.algorithm.privacy.devices_add
             names, keys = self.hashed(people, events)
-            before = runs.known(db, row, "event", keys)
-            used = {*runs.known(db, row, "ticket", tickets)}
+            before = runs.known(db, row, event=keys)
+            used = {*runs.known(db, row, ticket=tickets)}
             told, groups = dict[int, Answer](), dict[tuple[int, int], list[int]]()
             first = dict[str, int]()  # of an event that is sent twice at once
             for i, key in enumerate(keys):

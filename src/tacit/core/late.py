@@ -81,7 +81,7 @@ def take(intake: EpisodeIntake, messages: Sequence[LateStep]) -> list[Answer]:
 
     def fill(db: Any, row: Any, answers: list[Answer]) -> list[Answer]:
         told, found = dict(zip(first, answers, strict=True)), dict[int, Answer]()
-        about = runs.known(db, row, "event", [*groups])
+        about = runs.known(db, row, event=[*groups])
         for key, places in groups.items():
             mine = {i: messages[i] for i in places}
             if key in about:

@@ -262,9 +262,10 @@ def take_places(
     set_block(db, block, **values)
 
 
-def known(db: sa.Connection, run: Any, column: str, values: Sequence[str]) -> dict[str, Any]:
+def known(db: sa.Connection, run: Any, **values: Sequence[str]) -> dict[str, Any]:
     """Rows of events that came before, by their ``event`` or by the ``ticket`` that they used."""
-    of: Any = ({"run": run.run, column: some} for some in parts([*values]))
+    ((column, given),) = values.items()
+    of: Any = ({"run": run.run, column: some} for some in parts([*given]))
     return {getattr(row, column): row for each in of for row in rows_of(db, events, **each)}
 
 
