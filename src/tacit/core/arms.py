@@ -7,11 +7,10 @@ until there is evidence that another policy is better::
     agent = tacit.agent(spec, 100_000, JointDP(1.0, 1e-6), baseline=today, holdout=0.1)
     agent.arms.gain().interval(0.95)  # gain of the agent's policies over the baseline, per user
 
-*Evidence* (:class:`Evidence`) is an estimated gain: from released returns (:class:`ArmReturns`), or
-from worlds drawn from a posterior, which costs no privacy. A policy takes over
-(:func:`takes_over`) when the lower bound of its gain over the one that serves is above zero, at a
-level of which every look spends its part (:meth:`Arms.level`), fixed in advance: the chance that
-any look is wrong is at most ``alpha``.
+*Evidence* (:class:`Evidence`) is an estimated gain, from released returns (:class:`ArmReturns`). A
+policy takes over (:func:`takes_over`) when the lower bound of its gain over the one that serves is
+above zero, at a level of which every look spends its part (:meth:`Arms.level`), fixed in advance:
+the chance that any look is wrong is at most ``alpha``.
 
 Estimate. Let p be the chance of an arm, n the users of a block, and S, Q the released sums over the
 arm's users of g = (G - c) / R, cut to [-1, 1], and of g^2. Then c + R S / (n p) is an unbiased
@@ -62,7 +61,6 @@ class Arms:
         explore: share of the other users who follow policies that are not shown to be better; it
             falls with the users served since a policy last took over.
         returns: smallest and largest return that count; by default what the spec says.
-        looks: how many there will be, if that is fixed; else the j-th spends alpha / (j (j + 1)).
     """
 
     baseline: Any = field(default=None, repr=False)
@@ -71,7 +69,6 @@ class Arms:
     alpha: float = 0.05
     explore: float = 0.2
     returns: tuple[float, float] | None = None
-    looks: int | None = None
 
     def __post_init__(self) -> None:
         for name in ("holdout", "share", "alpha", "explore"):
@@ -86,7 +83,7 @@ class Arms:
 
     def level(self, look: int) -> float:
         """The part of ``alpha`` that a look spends, counted from 1."""
-        return self.alpha / (self.looks or look * (look + 1))
+        return self.alpha / (look * (look + 1))
 
     def ends(self, spec: Any) -> tuple[float, float]:
         """Smallest and largest return that count."""
@@ -266,11 +263,6 @@ class Evidence:
         weights /= weights.sum()
         reach = float((weights * reaches).max())
         return cls(float(weights @ gains), math.sqrt(float(weights**2 @ variances)), reach)
-
-    @classmethod
-    def of_worlds(cls, gains: Floats) -> Self:
-        """Of gains in worlds drawn from a posterior, which releases have paid for."""
-        return cls(float(np.mean(gains)), float(np.std(gains, ddof=1)))
 
 
 def takes_over(evidence: Evidence, alpha: float) -> bool:
