@@ -30,8 +30,7 @@ class TrialPolicy(PublishedTrial):
         if self.n_actions == 2:
             return self.mean
         found = self.mean.reshape(self.n_actions, -1)
-        centred: Floats = found - found.mean(axis=0)
-        return centred
+        return np.asarray(found - found.mean(axis=0))
 
     def relabelled(self, permutation: tuple[int, ...]) -> TrialPolicy:
         """The same where what was action ``a`` is ``permutation[a]``."""

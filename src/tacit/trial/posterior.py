@@ -105,8 +105,7 @@ def posterior(
     """
     values, basis = np.linalg.eigh(shape)
     values = np.maximum(values, 0.0)
-    size = len(shape)
-    mean, variance = np.zeros(size), np.full(size, prior**2)
+    mean, variance = np.zeros(len(shape)), np.full(len(shape), prior**2)
     if evidence:
         seen = np.array([each.scores.ravel() for each in evidence]) @ basis  # (looks, size)
         reach = np.array([np.sqrt(max(each.information, 1e-12)) for each in evidence])

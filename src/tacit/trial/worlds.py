@@ -41,8 +41,7 @@ class TrialWorld:
     """A micro-randomised trial, simulated.
 
     The best policy is one for everybody, who knows the context and not the person; values are
-    those of a person who stays. They leave out that probabilities of rewards are cut at .01 and
-    .99, which at the defaults happens at one decision in some thousands.
+    those of a person who stays, and leave out that probabilities of rewards are cut at .01 and .99.
     """
 
     exchangeable_actions = False  # 0 is no message
