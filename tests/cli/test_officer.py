@@ -5,7 +5,6 @@ import json
 import re
 import sqlite3
 from pathlib import Path
-from typing import Any
 
 import jsonschema
 import numpy as np
@@ -20,7 +19,7 @@ SCHEMA = yaml.safe_load((Path(__file__).parent / "deployments-schema.yaml").read
 WORDS = {name: f"Words <of> the: '{name}'" for name in ABOUT} | {"sector": "Healthcare"}
 
 
-def tiers(schema: dict[str, Any]) -> set[tuple[str, str]]:
+def tiers(schema):
     """Fields of tiers 2 and 3."""
     parts = schema["properties"]["deployment"]["properties"]
     return {
@@ -32,7 +31,7 @@ def tiers(schema: dict[str, Any]) -> set[tuple[str, str]]:
 
 
 @pytest.fixture
-def files(tmp_path: Path) -> tuple[Path, Path, Path]:
+def files(tmp_path):
     """A store, its app's file, and a policy."""
     about = "".join(f"{name} = {json.dumps(words)}\n" for name, words in WORDS.items())
     path = write_app(tmp_path, privacy=f"[about]\n{about}")
@@ -45,7 +44,7 @@ def files(tmp_path: Path) -> tuple[Path, Path, Path]:
     return tmp_path / "app.db", path, tmp_path / "policy.json"
 
 
-def night(policy: Any, users: int) -> Any:
+def night(policy, users):
     import tacit
 
     states = np.random.default_rng(0).integers(3, size=(users, 4))
@@ -54,9 +53,7 @@ def night(policy: Any, users: int) -> Any:
     return tacit.Episodes(states, actions, states[:, 1:] > 0, versions, [*range(users)])
 
 
-def test_the_registrys_own_schema_takes_the_record(
-    files: tuple[Path, Path, Path], tmp_path: Path
-) -> None:
+def test_the_registrys_own_schema_takes_the_record(files, tmp_path):
     store, app, policy = files
     for more, open_words in (("--app", 0), (None, 1)):
         output = tmp_path / "deployment.yaml"
@@ -77,7 +74,7 @@ def test_the_registrys_own_schema_takes_the_record(
     assert held["basic"]["data_curators"] == ["The operator must say."]
 
 
-def test_the_page_says_who_answers_and_what_is_not_hidden(files: tuple[Path, Path, Path]) -> None:
+def test_the_page_says_who_answers_and_what_is_not_hidden(files):
     store, app, policy = files
     plain = html.unescape(call("report", store, "--policy", policy, "--app", app).output)
     for name in set(ABOUT) - {"sector", "today"}:
@@ -110,7 +107,7 @@ def test_the_page_says_who_answers_and_what_is_not_hidden(files: tuple[Path, Pat
         "UPDATE entries SET body = replace(body, '\"epsilon\": 1.0', '\"epsilon\": 0.1')",
     ],
 )
-def test_a_store_that_was_changed_is_red(files: Any, tmp_path: Path, changed: str) -> None:
+def test_a_store_that_was_changed_is_red(files, tmp_path, changed):
     store, app, policy = files
     with sqlite3.connect(store) as db:
         for (name,) in db.execute(
@@ -125,7 +122,7 @@ def test_a_store_that_was_changed_is_red(files: Any, tmp_path: Path, changed: st
     assert not any(person in page.read_text() for person in people)
 
 
-def test_another_promise_is_red(files: tuple[Path, Path, Path], tmp_path: Path) -> None:
+def test_another_promise_is_red(files, tmp_path):
     """A policy, an app's file, their guarantees and the ledger say the same, or nobody signs."""
     store, app, policy = files
     (tmp_path / "b").mkdir()
@@ -142,7 +139,7 @@ def test_another_promise_is_red(files: tuple[Path, Path, Path], tmp_path: Path) 
         assert f"{name} promises something else" in html.unescape(page.output)
 
 
-def test_a_store_without_people_is_not_registered(tmp_path: Path) -> None:
+def test_a_store_without_people_is_not_registered(tmp_path):
     from tacit.store.store import Store
 
     Store(tmp_path / "empty.db").close()

@@ -7,7 +7,6 @@ Chromium, light and dark and as wide as a phone, and writes ``docs/img/service-*
 import os
 import tempfile
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from selenium.webdriver.common.by import By
@@ -16,8 +15,7 @@ from sqlalchemy import update
 
 from tacit.cli.serve import tools
 from tacit.data.episodes import Episodes
-from tacit.service.app_file import App, read_app
-from tacit.service.client import Client
+from tacit.service.app_file import read_app
 from tacit.store.schema import versions
 from tests.service.running import running
 from tests.service.test_pages import chromium
@@ -44,7 +42,7 @@ PAGES = [("overview", "/"), ("policies", "/policies"), ("officer", "/officer")]
 PAGES += [("compare", "/policies/compare?first=0&second=20")]
 
 
-def night(policy: Any, first: int, rng: np.random.Generator) -> Episodes:
+def night(policy, first, rng):
     """A block of invented people: a suggestion helps who is idle, and annoys who reads."""
     states, users = np.zeros((BLOCK, 6), int), [*range(first, first + BLOCK)]
     actions, rewards = np.zeros((BLOCK, 5), int), np.zeros((BLOCK, 5), int)
@@ -58,7 +56,7 @@ def night(policy: Any, first: int, rng: np.random.Generator) -> Episodes:
     return Episodes(states, actions, rewards, np.full(BLOCK, policy.version), users)
 
 
-def learnt(folder: Path) -> App:
+def learnt(folder):
     """An app that has learnt for a fortnight."""
     (folder / "app.toml").write_text(APP)
     app, rng = read_app(str(folder / "app.toml"), logs=False), np.random.default_rng(0)
@@ -73,7 +71,7 @@ def learnt(folder: Path) -> App:
     return app
 
 
-def lose(device: Client) -> None:
+def lose(device):
     """A few people come today: some send twice, and some send nothing."""
     for user in range(40):
         reads(device)
@@ -83,7 +81,7 @@ def lose(device: Client) -> None:
             device.post("/v1/episodes", sent | {"event": f"{user} {event}"})
 
 
-def main() -> None:
+def main():
     """Writes all pictures."""
     with tempfile.TemporaryDirectory() as name, running(learnt(Path(name)), tools()) as run:
         browser = chromium("hide-scrollbars")

@@ -64,6 +64,7 @@ class FinitePolicy:
     weights: Any
     _first: Any  # a table
     _tables: Any  # of actions or probabilities
+    _read: Any  # the policy as a device reads it
 
     @property
     def sizes(self) -> tuple[int, int, int]:
@@ -101,10 +102,6 @@ class FinitePolicy:
         with _checked() as published:
             action: int | str = self._read(published, *component).act(step, state, rng)
             return action
-
-    def _read(self, published: Any, *component: int) -> Any:
-        """The policy as a device reads it."""
-        raise NotImplementedError
 
     def publish(self, path: str | os.PathLike[str]) -> None:
         """Writes the public file, atomically, mode 0644; :mod:`tacit.published` reads it too."""
