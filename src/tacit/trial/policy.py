@@ -51,10 +51,3 @@ class TrialPolicy(PublishedTrial):
         arrays |= {n: np.array(int(getattr(self, n))) for n in ("n_actions", "greedy")}
         arrays |= {"mean": self.mean, "covariance": self.covariance}
         write_published(path, self.version, arrays, kind="trial")
-
-    def __repr__(self) -> str:
-        kind = "greedy" if self.greedy else f"chances from {self.low:g}"
-        return (
-            f"<TrialPolicy version {self.version}: {self.n_actions} actions, {self.dimension} "
-            f"features, {kind}{', own history' * bool(self.own)}>"
-        )
