@@ -432,6 +432,16 @@ class Agent(Uncopyable):
         with self._alone("roll_back"):
             self._loop.roll_back(version, pin)
 
+    def adopt(self, policy: Any) -> None:
+        """Tries a policy that was trained elsewhere, perhaps in a simulator, on a share of users.
+
+        It challenges as a new version, and takes over if the next release says it is better.
+        """
+        if self.arms is None:
+            raise InvalidArgument("a policy is tried by arms: give baseline= or holdout=")
+        with self._alone("adopt"):
+            self._loop.roll_back(self._run.look().row.latest, tried=(policy,))
+
     def unpin(self) -> None:
         """After the next release a new policy serves again."""
         self._set("unpin", pinned=0)
