@@ -437,7 +437,7 @@ class Agent(Uncopyable):
 
         It challenges as a new version, and takes over if the next release says it is better.
         """
-        if self.arms is None:
+        if not isinstance(self.state, ArmState):
             raise InvalidArgument("a policy is tried by arms: give baseline= or holdout=")
         with self._alone("adopt"):
             self._loop.roll_back(self._run.look().row.latest, tried=(policy,))
