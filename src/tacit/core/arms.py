@@ -61,7 +61,6 @@ class Arms:
         explore: share of the other users who follow policies that are not shown to be better; it
             falls with the users served since a policy last took over.
         returns: smallest and largest return that count; by default what the spec says.
-        looks: how many there will be, if that is fixed; else the j-th spends alpha / (j (j + 1)).
     """
 
     baseline: Any = field(default=None, repr=False)
@@ -70,7 +69,6 @@ class Arms:
     alpha: float = 0.05
     explore: float = 0.2
     returns: tuple[float, float] | None = None
-    looks: int | None = None
 
     def __post_init__(self) -> None:
         for name in ("holdout", "share", "alpha", "explore"):
@@ -85,7 +83,7 @@ class Arms:
 
     def level(self, look: int) -> float:
         """The part of ``alpha`` that a look spends, counted from 1."""
-        return self.alpha / (self.looks or look * (look + 1))
+        return self.alpha / (look * (look + 1))
 
     def ends(self, spec: Any) -> tuple[float, float]:
         """Smallest and largest return that count."""
