@@ -223,9 +223,8 @@ class ConcurrentPSRL(CountingAlgorithm[PSRLState]):
         of, (P, r) = state.posterior, state.posterior.sample_whole(rng)
         told = of.reward_mean + of.reward_std * rng.standard_normal(r.shape)
         little, most = (of.paying < 0.9) & (of.known > 0.5), np.clip(told, 0.0, 1.0)
-        visits = np.maximum(of.visits, 0.0) * little
-        share = (visits * told).sum() / max((visits * most).sum(), 1e-9)
-        return P, np.where(little, most * np.clip(share, 0.0, 1.0), r)
+        paid, known = ((np.maximum(of.visits, 0.0) * little * x).sum() for x in (told, most))
+        return P, np.where(little, most * np.clip(paid / max(known, 1e-9), 0.0, 1.0), r)
 
     def known_cells(self, state: PSRLState) -> Floats:
         """How far rows are known."""
