@@ -457,8 +457,8 @@ def _devices(app: FastAPI, service: Service) -> None:
         spec, report, guarantee = service.spec, service.seen.report, service.agent.guarantee
         return {
             "horizon": spec.horizon,
-            "states": spec.state_labels or spec.states,
-            "actions": spec.action_labels or spec.actions,
+            "states": service.form.features or spec.state_labels or spec.states,
+            "actions": getattr(spec, "action_labels", None) or spec.actions,
             "model": "local" if service.form.local else "joint",
             "window": service.app.serving.window,
             "guarantee": guarantee.short if guarantee else "",

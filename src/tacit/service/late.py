@@ -38,6 +38,8 @@ def add(app: FastAPI, service: Service) -> None:
 
 def mistake(form: Form, body: Mapping[str, Any], kind: str) -> str:
     """Mistake in the public form of a request, in words; empty if there is none."""
+    if form.features:
+        return "a trial takes whole histories: POST /v1/episodes"
     needed = ("state", "action") if kind == "decision" else ("reward",)
     if missing := [name for name in needed if name not in body]:
         return f"{missing[0]} is missing"
