@@ -77,6 +77,7 @@ class Agent(Uncopyable):
             # Before a store is touched: where warnings are errors, nothing has happened.
             warn_of_budget(algorithm.privacy, algorithm.users)
         instance_of("name", name, str)
+        instance_of("store", store, (str, os.PathLike, Store))
         self.algorithm, self.run_name = algorithm, name
         self.store = store if isinstance(store, Store) else Store(store)
         self._lock = new_lock()
@@ -436,7 +437,7 @@ class Agent(Uncopyable):
 
         It challenges as a new version, and takes over if the next release says it is better.
         """
-        if self.arms is None:
+        if not isinstance(self.state, ArmState):
             raise InvalidArgument("a policy is tried by arms: give baseline= or holdout=")
         with self._alone("adopt"):
             self._loop.roll_back(self._run.look().row.latest, tried=(policy,))
