@@ -9,6 +9,9 @@ were chosen on sparse_mdp with other seeds, and nothing on ICU-Sepsis.
   Constants were chosen on other seeds and behaviours of the same kinds.
 - *coverage*: 350 runs of each case, 2,100 by counts in all, with users and noise of their own, in
   worlds whose values are known.
+- *trial*: 2,000 trials of 20,000 users and eight blocks: of a policy that is somewhat better than
+  uniform actions, as often as was planned; of policies that an agent learns meanwhile; and where
+  all actions are alike, so that whatever goes live, or is said to be surely better, is an error.
 - *icu*: 10^6 episodes of the clinicians' policy mixed half and half with uniform. 100 runs share 10
   simulated logs; each run splits its log anew and draws its own noise.
 """
@@ -18,6 +21,7 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from statistics import median
 from typing import Any
@@ -27,13 +31,15 @@ import numpy as np
 import tacit
 from research.study import Parser, load, store
 from research.worlds import build
+from tacit.core.arms import ARMS, Arms, Evidence
+from tacit.tabular.holdout import power
 from tacit.tabular.policy import Policy, uniform_policy
 from tacit.tabular.world import TabularWorld
 
 PRIVATE = tacit.JointDP(1.0, 1e-6)
 RUNS, USERS = 350, 20_000
 SEEDS, LOGGED = 5, 200_000
-MANY = 10**6
+MANY, TRIALS = 10**6, 2000
 LOGS, RUNS_OF_LOG = 10, 10
 
 
@@ -159,6 +165,46 @@ def icu(world_name: str = "icu_sepsis") -> dict[str, Any]:
     }
 
 
+def trial(kind: str, holdout: float) -> dict[str, Any]:
+    """How often the answers of trials hold, and find what is there."""
+    world, (n, blocks) = build(SMALL), (USERS, 8)
+    if kind == "nothing better":
+        drawn = np.random.default_rng(75)
+        moves, paid = drawn.dirichlet(np.ones(5), (5, 1)), 0.2 * drawn.random((5, 1))
+        world = TabularWorld(moves.repeat(3, axis=1), paid.repeat(3, axis=1), 4)
+    today = uniform_policy(world.spec)
+    part = 0.3 if holdout < 0.2 else 0.1  # of the way to the best policy
+    better = Policy.stochastic((1.0 - part) * today.table() + part * world.optimal_policy.table())
+    truth, now = world.value(better) - world.value(today), world.value(today)
+    some = world.simulate(today, LOGGED, np.random.default_rng(77), "episodes")
+    sd = float(np.asarray(some.rewards).sum(axis=1).std())
+    arms = Arms(today, holdout=holdout, share=0.2, returns=(0.0, 4.0), rule=kind != "candidate")
+    arms = replace(arms, candidate=better) if kind == "candidate" else arms
+    tally = dict.fromkeys(("last", "all", "found", "live"), 0)
+    for seed in range(TRIALS):
+        given: dict[str, Any] = {"baseline": arms, "schedule": f"fixed:size={n // blocks}"}
+        agent = tacit.UCBVI(world.spec, n, PRIVATE, noise_seed=40_000 + seed, **given)
+        rng, held, found, exact = np.random.default_rng([78, seed]), True, False, list[Any]()
+        while agent.block_users:
+            policy, arm = agent.policy, np.array(agent.plan.memory.arm_of)
+            values = np.array([world.value(each) for each in policy.components])
+            agent.learn(world.simulate(policy, agent.block_users, rng, agent.data_format))
+            look = agent.state.looks[-1]
+            shares = look.users * policy.weights * (values - look.centre)
+            sums = np.array([shares[arm == each].sum() for each in ARMS])
+            exact.append(replace(look, sums=sums / look.radius))  # without noise and chance
+            told = agent.trial()
+            gain = Evidence.of_returns(exact, ARMS[1:]).gain
+            if told.users == agent.served:
+                held, found = held and told.low <= gain <= told.high, found or told.low > 0.0
+        tally["last"] += told.low <= gain <= told.high
+        tally["all"] += held
+        tally["found"] += found
+        tally["live"] += told.live >= 0
+    planned = power(arms, truth, n, PRIVATE, mean=now, deviation=sd, blocks=blocks)
+    return {"runs": TRIALS, "planned": planned if kind == "candidate" else None, **tally}
+
+
 SMALL, SPARSE = (
     "random_mdp:states=5,actions=3,horizon=4,seed=40",
     ("sparse_mdp:states=30,actions=4,horizon=8,seed=40"),
@@ -182,6 +228,11 @@ CASES: dict[str, Callable[[], dict[str, Any]]] = {
     **{
         f"log, {world}, {behaviour}": partial(log, world, behaviour)
         for world, behaviour in LOG_CASES
+    },
+    **{
+        f"trial, {kind}, {holdout:g}": partial(trial, kind, holdout)
+        for kind in ("candidate", "learning", "nothing better")
+        for holdout in (0.1, 0.5)
     },
     **{
         f"coverage, {name}, {behaviour}, {method}": partial(coverage, world, behaviour, method)
@@ -208,6 +259,10 @@ def line(name: str, row: Mapping[str, Any]) -> str:
         return (
             f"| `{world}` | {how} | {row['states']} | {shown} | {row['valid']} of {row['runs']} |"
         )
+    if name.startswith("trial"):
+        planned = "" if row["planned"] is None else f"{row['planned']:.3f}"
+        told = [f"{row[key] / row['runs']:.3f}" for key in ("last", "all", "found", "live")]
+        return f"| {words} | {' | '.join(told)} | {planned} |"
     shares = [f"{row[key] / row['runs']:.3f}" for key in ("all", "gain", "low", "today")]
     verdicts = f"{row['better'] / row['runs']:.2f} | {row['wrong']}"
     widths = f"{row['gain width']:.3f} | {row['today width']:.3f}"

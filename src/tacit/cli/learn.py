@@ -84,6 +84,7 @@ def _learn(
             "waiting": agent.taken - agent.served,
             "left": app.users - agent.taken,
             "files": told,
+            "trial": None if app.arms is None else agent.trial().plain(),
         }
     lost = sum(each["retired"] + each["refused"] for each in told)
     vain = lost and not any(each["counted"] + each["waiting"] for each in told)

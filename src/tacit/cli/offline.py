@@ -33,6 +33,7 @@ def _offline(
     as_json: terminal.Json = False,
 ) -> None:
     from tacit.service.app_file import read_app
+    from tacit.tabular.holdout import policy_of
     from tacit.tabular.offline import learn_offline
 
     app = read_app(file)
@@ -40,7 +41,9 @@ def _offline(
     for option, path in (("--trial", trial), ("[files] policy", target)):
         terminal.check_writable(option, path)
     log = _joined([part for name in app.log_files() for part in app.episodes(name)])
-    people: Any = behaviour if behaviour in _WORDS else _policy(behaviour, app)
+    people: Any = behaviour
+    if behaviour not in _WORDS:
+        people = policy_of("--behaviour", behaviour, app.spec)
     with app.open() as store:
         given: dict[str, Any] = {"store": store, "name": f"{app.name} offline", "seed": seed}
         given |= {"behaviour": people, "confidence": confidence}
@@ -60,22 +63,6 @@ def _offline(
     say(str(found))
     for path in written:
         say(f"Written: {path}{', for a trial' * (path == trial)}")
-
-
-def _policy(file: str, app: App) -> Any:
-    """A published policy of the app's world."""
-    from tacit import published
-    from tacit.tabular.policy import Policy
-
-    try:
-        held: Any = published.load(file)
-    except ValueError as error:
-        raise InvalidArgument(f"--behaviour: {error}") from None
-    if not isinstance(held, published.PublishedPolicy):
-        raise InvalidArgument("--behaviour: policies of one table are known; others are logged")
-    if held.actions is not None:
-        return Policy.deterministic(held.actions, app.spec.actions)
-    return Policy.stochastic(np.asarray(held.probabilities))
 
 
 def _joined(parts: Sequence[Episodes]) -> Episodes:

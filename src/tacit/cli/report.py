@@ -82,6 +82,7 @@ def report(store: Store, policies: Sequence[str | bytes] = (), app: str = "") ->
     import tacit
     from tacit.service.app_file import ABOUT, read_app
     from tacit.store import ledger
+    from tacit.tabular.holdout import trial_of
 
     found, problems = summary(store), ledger.verify(store)
     said = dict(read_app(app, logs=False).about) if app else {}
@@ -89,6 +90,7 @@ def report(store: Store, policies: Sequence[str | bytes] = (), app: str = "") ->
     for run in found["runs"]:
         _add_epsilons(run, run["promise"])
         problems += _counted(store, run)
+        run["trial"] = trial_of(store, run["name"])
     if (people := found["limit"]) is not None:
         people["user_limit"], people["user_cost"] = found["most"] or 0.0, found["people"]["max"]
         _add_epsilons(people, people)

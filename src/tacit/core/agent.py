@@ -206,6 +206,15 @@ class Agent(Uncopyable):
             raise InvalidArgument(f"{self.name} reports no effects: action_centred does")
         return self.algorithm.effects(self.state)
 
+    def trial(self, confidence: float = 0.95) -> Any:
+        """How much better than the baseline people were served: a public ``holdout.Trial``."""
+        now, arms = self._run.look().checkpoint, self.algorithm.problem.arms
+        if not isinstance(now.state, ArmState):
+            raise InvalidArgument("this agent tries nothing: give it a baseline or a holdout")
+        known = (now.state, arms, self.users, now.at.served, confidence)
+        found = importlib.import_module("tacit.tabular.holdout").answer(*known)
+        return replace(found, live=now.plan.memory.since)
+
     def step(self) -> bool:
         """Moves the oldest block on by its two commits, if it is ready; whether it was."""
         with self._alone("step"):
@@ -276,12 +285,6 @@ class Agent(Uncopyable):
     def state(self) -> Any:
         """State of the algorithm; public."""
         return self._run.look().checkpoint.state
-
-    @property
-    def arms(self) -> ArmState | None:
-        """Released returns by arm, and the evidence in them; None where none are asked for."""
-        state = self._run.look().checkpoint.state
-        return state if isinstance(state, ArmState) else None
 
     @property
     def plan(self) -> Plan:
@@ -404,10 +407,10 @@ class Agent(Uncopyable):
                 raise InvalidArgument(f"a successor has no option {option}; it has {[*given]}")
             given |= serving
             check_alike(self.privacy, privacy or self.privacy)
+            before, options = self.algorithm.problem, self.algorithm.options
             if self._run.look().row.succeeded:
                 raise HorizonExceeded("this agent has a successor: give users to that one")
-            asked = (privacy or self.privacy, given["schedule"], given["seed"])
-            options = self.algorithm.options
+            asked = (privacy or self.privacy, given["schedule"], given["seed"], before.arms)
             problem = self.algorithm.declared(Problem(self.spec, users, *asked), options)
             algorithm = type(self.algorithm)(problem, options)
             self._loop.close()
@@ -431,6 +434,13 @@ class Agent(Uncopyable):
         """
         with self._alone("roll_back"):
             self._loop.roll_back(version, pin)
+
+    def go_live(self) -> None:
+        """Serves the newest policy that was tried to all but the holdout, as a new version."""
+        if getattr(self.state, "challenger", None) is None:
+            raise InvalidArgument("no policy was tried yet")
+        with self._alone("go_live"):
+            self._loop.roll_back(self._run.look().row.latest, live=True)
 
     def unpin(self) -> None:
         """After the next release a new policy serves again."""

@@ -19,6 +19,7 @@ from tacit.store import runs
 
 if TYPE_CHECKING:
     from tacit.core.agent import Agent
+    from tacit.core.arms import Arms
     from tacit.data.episodes import Episodes
     from tacit.data.logs import LogFormat
     from tacit.privacy.models import JointDP, LocalDP
@@ -28,17 +29,9 @@ if TYPE_CHECKING:
 
 _FILES = {"store": "app.db", "name": "run", "policy": "policy.npz", "report": ""}
 _FILES |= {"key": "", "signing": ""}  # secrets, apart from the store
-ABOUT: tuple[str, ...] = (
-    "app",
-    "controller",
-    "contact",
-    "purpose",
-    "fields",
-    "retention",
-    "encryption",
-    "region",
-)
-ABOUT += ("sector", "why_epsilon", "actors", "tuning", "groups", "today")
+ABOUT = ["app", "controller", "contact", "purpose", "fields", "retention", "encryption", "region"]
+ABOUT += ["sector", "why_epsilon", "actors", "tuning", "groups", "today"]
+_TRIAL = ("holdout", "share", "alpha", "explore", "returns", "looks", "probabilities", "rule")
 # Keys of a table that must be there, and those that may.
 _TABLES: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "world": (
@@ -50,7 +43,8 @@ _TABLES: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "files": ((), tuple(_FILES)),
     "schedule": ((), ("every",)),
     "late": ((), ("default_reward",)),
-    "about": ((), ABOUT),
+    "trial": ((), ("baseline", "candidate", *_TRIAL)),
+    "about": ((), tuple(ABOUT)),
 }
 _NEEDED = ("world", "agent", "privacy", "log")
 _SECONDS = {"second": 1, "minute": 60, "hour": 3600, "day": 86400, "week": 604800}
@@ -89,6 +83,7 @@ class App:
     folder: Path
     spec: FiniteSpec
     choice: AgentChoice
+    arms: Arms | None  # of its trial, if there is one
     users: int
     schedule: str
     privacy: JointDP | LocalDP
@@ -130,6 +125,7 @@ class App:
             made: Agent = after.agent(opened).successor(self.users, self.privacy, **serving)
         else:
             options = {**self.choice.options, "schedule": self.schedule, "name": self.name}
+            options |= {} if self.arms is None else {"baseline": self.arms}
             if self.successor and opened:
                 options["name"] = self.chain(opened)[0]
             made = self.choice.make(self.spec, self.users, self.privacy, **options, store=opened)
@@ -219,10 +215,8 @@ def read_app(path: str, *, logs: bool = True, allow_code: bool = False) -> App:
     with names_of(path, allow_code), _of("agent"):
         choice, users, schedule = _agent(held["agent"])
         successor = flag("successor", held["agent"].get("successor", False))
-    made: tuple[LogFormat | None, str, bool] = (None, "", False)
-    if held["log"] is not None:
-        with _of("log"):
-            made = _log(held["log"], spec)
+    with _of("log"):
+        log_format, logs_at, grouped = _log(held["log"], spec)
     with _of("files"):
         names = _FILES | {kind: _text(kind, name) for kind, name in held["files"].items()}
         store = names["store"] if "://" in names["store"] else os.fspath(folder / names["store"])
@@ -235,16 +229,16 @@ def read_app(path: str, *, logs: bool = True, allow_code: bool = False) -> App:
         serving = _serving(held["serve"])
     with _of("schedule"):
         every = _seconds(held["schedule"].get("every", "0 seconds"))
-    with _of("late"):
-        default = held["late"].get("default_reward", math.nan)
-        if type(default) not in (int, float):
-            raise InvalidArgument(f"default_reward is {default!r}, but must be a number")
+    default = held["late"].get("default_reward", math.nan)
+    if type(default) not in (int, float):
+        raise InvalidArgument(f"[late] default_reward is {default!r}, but must be a number")
     with _of("about"):
         about = {name: _text(name, text) for name, text in held["about"].items()}
-    log_format, logs_at, grouped = made
-    what = folder, spec, choice, users, schedule, budget, log_format, folder / logs_at, grouped
+    with _of("trial"):
+        arms = _arms(held["trial"], spec, folder) if held["trial"] else None
+    what = folder, spec, choice, arms, users, schedule, budget, log_format, folder / logs_at
     more = serving, every, successor, float(default), names["key"], names["signing"], about
-    return App(*what, store, names["name"], files, *more)
+    return App(*what, grouped, store, names["name"], files, *more)
 
 
 @contextlib.contextmanager
@@ -295,6 +289,20 @@ def _agent(held: dict[str, Any]) -> tuple[AgentChoice, int, str]:
     return choice, users, _text("schedule", held.get("schedule", "auto"))
 
 
+def _arms(held: dict[str, Any], spec: FiniteSpec, folder: Path) -> Arms | None:
+    from tacit.core.arms import Arms
+    from tacit.tabular.holdout import policy_of
+
+    for name in ("baseline", "candidate"):
+        given = held.get(name)
+        if given == "uniform":
+            del held[name]
+        elif given is not None:
+            place = given if isinstance(given, dict) else os.fspath(folder / _text(name, given))
+            held[name] = policy_of(name, place, spec)
+    return Arms(**held | {k: tuple(x) for k, x in held.items() if isinstance(x, list)})
+
+
 def _privacy(held: dict[str, Any]) -> JointDP | LocalDP:
     from tacit.privacy.models import JointDP, LocalDP
 
@@ -302,9 +310,11 @@ def _privacy(held: dict[str, Any]) -> JointDP | LocalDP:
     return JointDP(**held) if model == "joint" else LocalDP(**held)
 
 
-def _log(held: dict[str, Any], spec: FiniteSpec) -> tuple[LogFormat, str, bool]:
+def _log(held: dict[str, Any] | None, spec: FiniteSpec) -> tuple[LogFormat | None, str, bool]:
     from tacit.data.logs import format_of
 
+    if held is None:
+        return None, "", False
     path, grouped = _text("path", held.pop("path")), flag("grouped", held.pop("grouped", False))
     # TOML has no word for nothing.
     if held.get("next_state") == "":

@@ -507,7 +507,7 @@ def _curators(app: FastAPI, service: Service) -> None:
         tags=["curator"],
     )
     async def command(request: Request) -> dict[str, Any]:
-        """Serve or pin a version, unpin, stop, start."""
+        """Serve or pin a version, unpin, stop, start, or let what was tried go live."""
         name = service.entitled(request, "curator").name
         body = await service.body(request)
         what, version = body.get("what"), body.get("version", -1)
@@ -522,7 +522,7 @@ def _curators(app: FastAPI, service: Service) -> None:
         return await asyncio.to_thread(public_state, service.agent)
 
 
-COMMANDS = ("serve", "pin", "unpin", "stop", "start")
+COMMANDS = ("serve", "pin", "unpin", "stop", "start", "live")
 
 
 def obey(service: Service, what: str, version: int, by: str) -> dict[str, Any]:
@@ -539,7 +539,8 @@ def obey(service: Service, what: str, version: int, by: str) -> dict[str, Any]:
         if what in ("serve", "pin"):
             agent.roll_back(version, pin=what == "pin")
         else:
-            {"unpin": agent.unpin, "stop": agent.stop, "start": agent.start}[what]()
+            done = {"unpin": agent.unpin, "stop": agent.stop, "start": agent.start}
+            (done | {"live": agent.go_live})[what]()
     except InvalidArgument as error:
         raise HTTPException(422, str(error)) from None
     except Conflict:
