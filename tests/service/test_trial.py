@@ -27,7 +27,7 @@ def test_the_answer_is_told_and_a_policy_goes_live(tmp_path: Path) -> None:
     with running(app, tools()) as run:
         device, curator = run.client(), run.client("curator")
         page = curator.request("GET", "/")[2].decode()
-        assert "the first look is after 30 people" in page
+        assert "The first look is after 30 people." in page
         with pytest.raises(Refused, match="no policy was tried"):
             curator.post("/v1/commands", {"what": "live"})
         assert "Let what was tried go live" in curator.request("GET", "/policies")[2].decode()
