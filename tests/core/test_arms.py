@@ -217,8 +217,9 @@ def test_a_trial_is_answered_at_looks_that_are_fixed() -> None:
     after = agent.successor(20_000, noise_seed=2, schedule="fixed:size=4000")
     assert math.isnan(after.trial().gain)
     assert served(after, world, rng, 2).trial().users == 8000
-    assert power(arms, 0.0, 20_000, JOINT, mean=2.0, deviation=4.0) < 0.03
-    assert power(arms, truth, 20_000, JOINT, mean=2.0, deviation=4.0) > 0.95
+    scaled = Arms(holdout=0.5, looks=(0.4, 1.0), returns=(-0.5, 4.5))
+    assert power(scaled, 0.0, 20_000, JOINT) < 0.03
+    assert power(scaled, truth / 4.0, 20_000, JOINT) > 0.95
 
 
 def test_what_was_tried_goes_live_and_not_what_is_newer(tmp_path) -> None:

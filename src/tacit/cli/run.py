@@ -313,7 +313,7 @@ def _plan(
 
             at = tuple((i + 1) / looks for i in range(looks))
             arms = Arms(holdout=holdout, returns=(-3.0, 3.0), looks=at)  # six deviations
-            found = partial(power, arms, effect, privacy=model, mean=0.0, deviation=1.0)
+            found = partial(power, arms, effect, privacy=model)
             needed = bisect.bisect_left(range(1, 10**9), 0.8, key=found) + 1
             facts = {"people": people, "power": round(found(people), 3), "people for .80": needed}
             print_facts(facts, as_json)

@@ -208,12 +208,7 @@ class Agent(Uncopyable):
 
     def trial(self, confidence: float = 0.95) -> Any:
         """How much better than the baseline people were served: a public ``holdout.Trial``."""
-        now, arms = self._run.look().checkpoint, self.algorithm.problem.arms
-        if not isinstance(now.state, ArmState):
-            raise InvalidArgument("this agent tries nothing: give it a baseline or a holdout")
-        known = (now.state, arms, self.users, now.at.served, confidence)
-        found = importlib.import_module("tacit.tabular.holdout").answer(*known)
-        return replace(found, live=now.plan.memory.since)
+        return importlib.import_module("tacit.tabular.holdout").answer(self, confidence)
 
     def step(self) -> bool:
         """Moves the oldest block on by its two commits, if it is ready; whether it was."""

@@ -1,9 +1,8 @@
-"""The answer of a trial with a holdout: how much better than the baseline people were served.
+"""Trials with a holdout: how much better than the baseline people were served.
 
-It is given at looks that are fixed in advance, as shares of the declared users, with levels by
-O'Brien and Fleming (Lan and DeMets, 1983): all intervals hold together, and the last one is hardly
-wider than if it were the only one. It follows from released returns (:mod:`tacit.core.arms`), of
-agents of any world.
+The answer follows from released returns (:mod:`tacit.core.arms`). It is given at looks that are
+fixed in advance, as shares of the declared users, with levels by O'Brien and Fleming (Lan and
+DeMets, 1983): all intervals hold together, and the last is hardly wider than if it were alone.
 """
 
 from __future__ import annotations
@@ -61,22 +60,17 @@ def look_levels(arms: Arms, confidence: float = 0.95) -> list[float]:
     return [float(level) for level in np.diff(ends, prepend=0.0)]
 
 
-def answer(state: ArmState, arms: Arms, users: int, served: int, confidence: float) -> Trial:
-    """The answer at the last look that was passed.
-
-    Args:
-        state: With the released returns.
-        arms: With the looks.
-        users: How many are declared.
-        served: How many came so far.
-        confidence: Of all intervals together.
-    """
-    looks = [math.ceil(look * users - 1e-9) for look in arms.looks]
-    past, found = sum(look <= served for look in looks) if state.looks else 0, Trial()
+def answer(agent: Any, confidence: float = 0.95) -> Trial:
+    """The answer of an agent at the last look that was passed."""
+    state, arms, served = agent.state, agent.algorithm.problem.arms, agent.served
+    if not isinstance(state, ArmState):
+        raise InvalidArgument("this agent tries nothing: give it a baseline or a holdout")
+    looks = [math.ceil(look * agent.users - 1e-9) for look in arms.looks]
+    past, found = sum(look <= served for look in looks), Trial(live=agent.plan.memory.since)
+    found = replace(found, next_look=[*looks, 0][past])
     if state.looks:
         over, level = state.evidence(), arms.level(len(state.looks))
-        found = Trial(over=over.gain, surely_over=over.lower(level))
-    found = replace(found, next_look=[*looks, 0][past])
+        found = replace(found, over=over.gain, surely_over=over.lower(level))
     if not past:
         return found
     ends = served - np.cumsum([0, *[look.users for look in state.looks[:0:-1]]])[::-1]
@@ -87,57 +81,42 @@ def answer(state: ArmState, arms: Arms, users: int, served: int, confidence: flo
     return replace(found, gain=gain.gain, low=low, high=high, users=int(ends[last]))
 
 
-def power(
-    arms: Arms,
-    difference: float,
-    users: int,
-    privacy: Any,
-    *,
-    mean: float,
-    deviation: float,
-    blocks: int = 8,
-) -> float:
+def power(arms: Arms, difference: float, users: int, privacy: Any, blocks: int = 8) -> float:
     """Chance that the trial of a candidate finds it better than the baseline at some look.
 
     Args:
-        arms: Its options, with ``returns``; those who are not held out follow the candidate.
-        difference: Of the two policies, in units of returns.
-        users: How many take part.
+        arms: Its options. ``returns``, and the difference, are in standard deviations of returns
+            from their mean: noise is in proportion to the longer side.
+        difference: Of the two policies.
+        users: How many take part: those who are not held out follow the candidate.
         privacy: Their budget.
-        mean: Of returns: noise is in proportion to how far they may be from it.
-        deviation: Of returns.
         blocks: Releases, of equally many users: each adds noise.
     """
-    low, high = arms.ends(None)
+    low, high = np.array(arms.ends(None)) - (1.0 - arms.holdout) * difference  # from all people's
     mu = math.sqrt(arms.share) * float(privacy.budget.mu) if privacy.private else math.inf
-    noise, radius = 2.0 / mu, max(mean - low, high - mean)
-    parts = users / blocks * np.array([arms.holdout, 1.0 - arms.holdout])
-    each = deviation**2 / parts + (radius * noise / parts) ** 2
-    told = float((each + RAISED * noise * (radius / parts) ** 2).sum())  # as looks estimate it
-    errors = np.random.default_rng(0).standard_normal((20_000, blocks))
-    path = np.cumsum(errors, axis=1) * math.sqrt(float(each.sum()))
-    done = np.ceil(np.array(arms.looks) * blocks - 1e-9).astype(int)
-    bounds = -ndtri(np.array(look_levels(arms)) / 2.0) * np.sqrt(told / done)
-    return float((difference + path[:, done - 1] / done > bounds).any(axis=1).mean())
+    noise, part = 2.0 / mu, users / blocks * np.array([arms.holdout, 1.0 - arms.holdout])
+    centre = np.where(np.arange(blocks), 0.0, (low + high) / 2.0)  # the first block knows no better
+    radius = np.maximum(high - centre, centre - low)
+    each = (1.0 + centre**2) * (1.0 / part).sum() + (radius * noise) ** 2 * (part**-2.0).sum()
+    told = each + RAISED * noise * radius**2 * (part**-2.0).sum()  # as looks estimate it
+    weights, sums = radius**-2.0, np.cumsum(radius**-2.0)
+    errors = np.random.default_rng(0).standard_normal((20_000, blocks)) * np.sqrt(each)
+    path, spread = np.cumsum(errors * weights, axis=1), np.sqrt(np.cumsum(told * weights**2))
+    at = np.ceil(np.array(arms.looks) * blocks - 1e-9).astype(int) - 1
+    bounds = -ndtri(np.array(look_levels(arms)) / 2.0) * spread[at]
+    return float((difference * sums[at] + path[:, at] > bounds).any(axis=1).mean())
 
 
 def trial_of(store: Any, run: str) -> dict[str, Any] | None:
-    """The answer that a run in a store has, if it has a trial, and no code that is not ours."""
+    """The answer of a run that a store has, if it has a trial, and no code that is not ours."""
     with contextlib.suppress(InvalidArgument), warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        found: dict[str, Any] = open_run(store, run).trial().plain()
-        return found
+        return answer(open_run(store, run)).plain()
     return None
 
 
 def policy_of(name: str, given: str | Mapping[str, str], spec: FiniteSpec) -> Policy:
-    """A published file's policy, or that of a rule, an action for each state by their names.
-
-    Args:
-        name: Of the option that has it, for errors.
-        given: The file, or the rule.
-        spec: Of the world.
-    """
+    """A published file's policy, or a rule's, an action for each state; errors say the name."""
     states, actions = spec.state_labels or (), spec.action_labels or ()
     if not isinstance(given, str):
         if {*given} != {*states} or not {*given.values()} <= {*actions}:
