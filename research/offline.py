@@ -194,8 +194,7 @@ def trial(kind: str, holdout: float) -> dict[str, Any]:
                 counts[arm] = rng.multinomial(users[arm], drawn[who])
                 likely[arm] = n * chances[arm] * drawn[who]
             told = (counts @ x + noise * rng.standard_normal(4) for x in (g, g**2))
-            version = 0 if kind == "candidate" else block
-            looks.append(ArmLook(n, chances, *told, noise, centre, radius, version))
+            looks.append(ArmLook(n, chances, *told, noise, centre, radius))
             exact.append(replace(looks[-1], sums=likely @ g))  # without noise and chance
             state = ArmState(None, tuple(looks))
             live |= state.evidence().lower(arms.level(len(looks))) > 0.0

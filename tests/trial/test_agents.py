@@ -18,12 +18,12 @@ SMALL = Contexts(20, 0.4, 3)
 
 @pytest.mark.slow
 @pytest.mark.parametrize("model", [JOINT, NonPrivate()], ids=["joint", "none"])
-def test_it_passes_the_check(model) -> None:
+def test_it_passes_the_check(model):
     report = check_agent(partial(ActionCentred, privacy=model), SMALL, users=12)
     assert bool(report.skipped) == (model != JOINT)
 
 
-def test_a_person_pays_once_for_all_looks() -> None:
+def test_a_person_pays_once_for_all_looks():
     agent = ActionCentred(TrialSpec(20, 2), 12, JOINT, noise_seed=0)
     guarantee = agent.guarantee
     assert (guarantee.epsilon, guarantee.delta, guarantee.episodes_per_user) == (1.0, 1e-6, 2)
@@ -39,14 +39,14 @@ def test_a_person_pays_once_for_all_looks() -> None:
     assert noise == pytest.approx(2.0 * np.sqrt(2.0) / JOINT.budget.mu, rel=1e-3)
 
 
-def test_somebody_is_in_a_look_once() -> None:
+def test_somebody_is_in_a_look_once():
     agent = ActionCentred(SMALL.spec, 12, JOINT, noise_seed=0)
     history = SMALL.cohort(np.random.default_rng(0)).simulate(agent.policy, 12, None)
     some = history.take(slice(0, 6))
     assert (agent.learn(some).waiting, agent.learn(some).refused) == (6, 6)
 
 
-def test_one_look_is_one_release_of_the_whole_budget() -> None:
+def test_one_look_is_one_release_of_the_whole_budget():
     agent = ActionCentred(TrialSpec(20, 2, looks=(1.0,)), 12, JOINT, noise_seed=0)
     assert agent.users == agent.block_users == 12
     assert agent.privacy == JOINT
@@ -64,12 +64,12 @@ def test_one_look_is_one_release_of_the_whole_budget() -> None:
         {"privacy": JOINT, "spec": tacit.tabular.riverswim().spec},
     ],
 )
-def test_other_terms_are_refused(wrong) -> None:
+def test_other_terms_are_refused(wrong):
     with pytest.raises(InvalidArgument):
         ActionCentred(**{"spec": TrialSpec(20, 2), "users": 12} | wrong)
 
 
-def test_a_run_goes_on_from_its_store(tmp_path) -> None:
+def test_a_run_goes_on_from_its_store(tmp_path):
     agent = ActionCentred(SMALL.spec, 12, JOINT, noise_seed=0, store=tmp_path / "a.db")
     cohort = SMALL.cohort(np.random.default_rng(0))
     agent.learn(cohort.simulate(agent.policy, 12, None))
@@ -86,7 +86,7 @@ def test_a_run_goes_on_from_its_store(tmp_path) -> None:
 
 
 @pytest.mark.slow
-def test_a_hundred_people_are_enough_at_epsilon_1() -> None:
+def test_a_hundred_people_are_enough_at_epsilon_1():
     # Means of 40 seeds are .94 (60 decisions, 122 people); one seed deviates by .1.
     once = {"looks": (1.0,), "probabilities": (0.5, 0.5)}
     world = Contexts(60, 0.2, **once)
@@ -99,7 +99,7 @@ def test_a_hundred_people_are_enough_at_epsilon_1() -> None:
     assert served > 0.15
 
 
-def test_without_privacy_it_finds_all_effects() -> None:
+def test_without_privacy_it_finds_all_effects():
     world = Contexts(100, 0.3, 4)
     agent = ActionCentred(world.spec, 150, NonPrivate())
     final, served = play(agent, world)
@@ -108,7 +108,7 @@ def test_without_privacy_it_finds_all_effects() -> None:
     assert (np.sign(agent.policy.mean) == world.signs).all()
 
 
-def test_several_actions_and_linear_features_are_learnt() -> None:
+def test_several_actions_and_linear_features_are_learnt():
     rng = np.random.default_rng(0)
     spec = TrialSpec(
         100, 2, actions=3, probabilities=(0.2, 0.6), looks=(0.5, 1.0), gram=((1, 0), (0, 1))

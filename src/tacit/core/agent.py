@@ -402,9 +402,9 @@ class Agent(Uncopyable):
                 raise InvalidArgument(f"a successor has no option {option}; it has {[*given]}")
             given |= serving
             check_alike(self.privacy, privacy or self.privacy)
-            before, options = self.algorithm.problem, self.algorithm.options
             if self._run.look().row.succeeded:
                 raise HorizonExceeded("this agent has a successor: give users to that one")
+            before, options = self.algorithm.problem, self.algorithm.options
             asked = (privacy or self.privacy, given["schedule"], given["seed"], before.arms)
             problem = self.algorithm.declared(Problem(self.spec, users, *asked), options)
             algorithm = type(self.algorithm)(problem, options)
@@ -430,12 +430,22 @@ class Agent(Uncopyable):
         with self._alone("roll_back"):
             self._loop.roll_back(version, pin)
 
+    def adopt(self, policy: Any) -> None:
+        """Tries a policy that was trained elsewhere, perhaps in a simulator, on a share of users.
+
+        It challenges as a new version, and takes over if the next release says it is better.
+        """
+        if not isinstance(self.state, ArmState):
+            raise InvalidArgument("a policy is tried by arms: give baseline= or holdout=")
+        with self._alone("adopt"):
+            self._loop.roll_back(self._run.look().row.latest, what="adopt", tried=policy)
+
     def go_live(self) -> None:
         """Serves the newest policy that was tried to all but the holdout, as a new version."""
         if getattr(self.state, "challenger", None) is None:
             raise InvalidArgument("no policy was tried yet")
         with self._alone("go_live"):
-            self._loop.roll_back(self._run.look().row.latest, live=True)
+            self._loop.roll_back(self._run.look().row.latest, what="go live")
 
     def unpin(self) -> None:
         """After the next release a new policy serves again."""

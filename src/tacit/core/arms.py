@@ -62,7 +62,6 @@ class Arms:
             falls with the users served since a policy last took over.
         returns: smallest and largest return that count; by default what the spec says.
         looks: of the trial, as shares of the declared users.
-        candidate: a policy, as from a log, that all but the holdout try before any other.
         probabilities: least and largest chance of an action, of all policies but the baseline.
         rule: whether evidence makes a policy take over, and not only :meth:`Agent.go_live`.
     """
@@ -74,7 +73,6 @@ class Arms:
     explore: float = 0.2
     returns: tuple[float, float] | None = None
     looks: tuple[float, ...] = (0.5, 1.0)
-    candidate: Any = field(default=None, repr=False)
     probabilities: tuple[float, float] | None = None
     rule: bool = True
 
@@ -90,9 +88,9 @@ class Arms:
 
     @property
     def text(self) -> str:
-        """All options, and a digest of policies."""
-        given = [each.as_version(0) for each in (self.baseline, self.candidate) if each is not None]
-        return f"{self!r} {hashlib.sha256(b''.join(map(dump, given))).hexdigest()[:16]}"
+        """All options, and a digest of the baseline."""
+        known = () if self.baseline is None else dump(self.baseline.as_version(0))
+        return f"{self!r} {hashlib.sha256(bytes(known)).hexdigest()[:16]}"
 
     def level(self, look: int) -> float:
         """The part of ``alpha`` that a look spends, counted from 1."""
@@ -229,7 +227,6 @@ class ArmLook:
     noise: float  # standard deviation of each
     centre: float
     radius: float
-    version: int = -1  # of the challenger
 
     def moments(self, arms: Sequence[int]) -> tuple[float, float, float, float]:
         """Of users of some arms: mean return, its variance, users expected, and noise per user."""
@@ -285,13 +282,13 @@ class ArmState:
 
     inner: Any
     looks: tuple[ArmLook, ...] = ()
-    challenger: Any = None  # of the newest look, and who served then
-    since: int = -1
+    challenger: Any = None  # of the newest look
+    version: int = -1  # that its users followed
+    since: int = -1  # version of who served beside it
 
     def evidence(self) -> Evidence:
-        """Of the newest challenger against who served beside it, from all looks at its version."""
-        mine = [look for look in self.looks if look.version == self.looks[-1].version]
-        return Evidence.of_returns(mine, (CHALLENGER,), (BASELINE if self.since < 0 else SERVING,))
+        """Of the newest challenger against who served beside it."""
+        return Evidence.of_returns(self.looks[-1:], (CHALLENGER,), (SERVING * (self.since >= 0),))
 
 
 @dataclass(frozen=True, eq=False)
@@ -330,10 +327,9 @@ class _Arming(Algorithm[Any]):
     def monitored(self, statistic: Statistic, release: Any) -> dict[str, tuple[Any, Any]]:
         if not isinstance(statistic, ArmReturns):
             return {}  # of some users
-        n, radius, noise = release.users, statistic.radius, float(np.max(release.std["sums"]))
-        paid = n * statistic.centre + radius * float(release["sums"].sum())
-        errors = radius * noise * math.sqrt(len(ARMS))
-        return {"rewards": (paid, errors), "range": self._returns_between}
+        noise = statistic.radius * float(np.max(release.std["sums"])) * math.sqrt(len(ARMS))
+        paid = release.users * statistic.centre + statistic.radius * float(release["sums"].sum())
+        return {"rewards": (paid, noise), "range": self._returns_between}
 
     def on_policy(self, plan: Plan) -> bool:
         return isinstance(plan.memory, ArmMemory) or super().on_policy(plan)
@@ -355,16 +351,14 @@ class _Arming(Algorithm[Any]):
         centre = (low + high) / 2.0
         if state.looks:  # the mean of all that was released, which is public
             found = [look.moments(ARMS)[0] for look in state.looks]
-            mean = np.average(found, weights=[look.users for look in state.looks])
-            centre = float(np.clip(mean, low, high))
+            centre = float(
+                np.clip(np.average(found, weights=[x.users for x in state.looks]), low, high)
+            )
         public = centre, max(centre - low, high - centre)
         release = yield Query(ArmReturns(memory.arm_of, *public, plan.policy.version), share=share)
         noise = float(np.max(release.std["sums"]))
         told = release["sums"], release["squares"], noise, *public
-        # A candidate is one policy until it takes over, others are new with each version.
-        tried = memory.serving is None and self.arms.candidate is not None
-        version = 0 if tried else plan.policy.version
-        looks = (*state.looks[1 - _LOOKS :], ArmLook(block.users, memory.chances, *told, version))
+        looks = (*state.looks[1 - _LOOKS :], ArmLook(block.users, memory.chances, *told))
         own, users = super().on_policy(memory.inner), block.users
         if own:
             users = round(users * float(memory.chances[EXPLORING]))
@@ -378,9 +372,8 @@ class _Arming(Algorithm[Any]):
                 release = yield Query(asked, mu, part)
                 query = queries.send(replace(release, users=users))
         except StopIteration as end:
-            # The block may have followed an older version than the newest.
-            challenger = None if self.judges else self._tried(memory)
-            return ArmState(end.value, looks, challenger, memory.since)
+            challenger = None if self.judges else self._tried(memory)  # not what is newer
+            return ArmState(end.value, looks, challenger, plan.policy.version, memory.since)
 
     def plan(self, state: ArmState, last: Any, at: Progress, rng: np.random.Generator) -> Plan:
         """The policies that serve, each by its chance, and the algorithm's greedy one."""
@@ -397,38 +390,39 @@ class _Arming(Algorithm[Any]):
         # What was tried beside another policy than the one that serves now proves nothing.
         tried = self.arms.rule and state.challenger is not None and state.since == memory.since
         if tried and state.evidence().lower(self.arms.level(len(state.looks))) > 0.0:
-            return self.go_live(state, memory, at)
+            return self.gone_live(state, memory, at)
         return self._planned(memory, bool(state.looks), at)
 
-    def go_live(self, state: ArmState, memory: ArmMemory, at: Progress) -> Plan:
+    def gone_live(self, state: ArmState, memory: ArmMemory, at: Progress) -> Plan:
         """Plan with the newest policy that was tried for all but the holdout."""
-        since, changed = state.looks[-1].version, max(at.all_served, 1)
+        since, changed = state.version, max(at.all_served, 1)
         memory = replace(memory, serving=state.challenger, since=since, changed=changed)
         return self._planned(memory, True, at)
 
     def _tried(self, memory: ArmMemory) -> Any:
         """The policy of the challenger."""
-        given = self.arms.candidate if memory.serving is None else None
-        policy, held = memory.inner.greedy if given is None else given, self.arms.probabilities
+        policy, held = memory.inner.greedy, self.arms.probabilities
         return policy if held is None else self.held(policy, *held)
 
     def _planned(self, memory: ArmMemory, looked: bool, at: Progress) -> Plan:
-        """The policies that serve, each by its chance, and the algorithm's greedy one."""
-        inner, serving, served = memory.inner, memory.serving, max(at.all_served, 1)
-        candidate = serving is None and self.arms.candidate is not None
+        """The plan of a memory, with chances of arms."""
+        serving, served = memory.serving, max(at.all_served, 1)
         changed = served if serving is None else memory.changed
         free = 1.0 - self.arms.holdout
         more = self.block_users(at) > 0  # after the last block nobody explores
-        part = 1.0 if candidate else self.arms.explore * min(1.0, 2.0 * changed / served)
-        tried = free * part * more
-        half = tried if candidate else 0.5 * tried * looked  # the first one follows from nothing
+        tried = free * self.arms.explore * min(1.0, 2.0 * changed / served) * more
+        half = 0.5 * tried * looked  # a first greedy policy follows from nothing
         chances = np.array([0.0, free - tried, half, tried - half])
         if self.judges:  # its own policies are as cautious
             chances = np.array([0.0, 0.0, 0.0, free])
         elif serving is None:
             chances = chances[[SERVING, BASELINE, CHALLENGER, EXPLORING]]
         chances[BASELINE] += self.arms.holdout
-        memory = replace(memory, chances=chances, changed=changed)
+        return self._served(replace(memory, chances=chances, changed=changed), memory.inner.greedy)
+
+    def _served(self, memory: ArmMemory, greedy: Any) -> Plan:
+        """The policies of arms and of the algorithm, each by its chance."""
+        inner, chances, serving = memory.inner, memory.chances, memory.serving
         baseline = self.uniform() if self.arms.baseline is None else self.arms.baseline
         served_by = {BASELINE: baseline, SERVING: serving, CHALLENGER: self._tried(memory)}
         arms = [arm for arm in served_by if chances[arm] > 0.0]
@@ -439,15 +433,26 @@ class _Arming(Algorithm[Any]):
         policy = self.mixture(policies, np.concatenate([chances[arms], weights]))
         arm_of = (*arms, *[EXPLORING] * len(own))
         inner_of = (*[-1] * len(arms), *range(len(own)))
-        return Plan(policy, inner.greedy, replace(memory, arm_of=arm_of, inner_of=inner_of))
+        return Plan(policy, greedy, replace(memory, arm_of=arm_of, inner_of=inner_of))
+
+    def adopted(self, plan: Plan, policy: Any) -> Plan:
+        """The plan with another challenger, which is of the kind of the greedy policy."""
+        memory, chances = plan.memory, plan.memory.chances.copy()
+        if _kind(policy) != _kind(plan.greedy):
+            raise InvalidArgument(f"policy must be one like {plan.greedy!r}, got {policy!r}")
+        if self.judges or not chances[EXPLORING]:
+            raise InvalidArgument("no share of users tries other policies")
+        if not chances[CHALLENGER]:
+            chances[[CHALLENGER, EXPLORING]] = 0.5 * chances[EXPLORING]
+        inner = replace(memory.inner, greedy=policy)
+        return self._served(replace(memory, inner=inner, chances=chances), plan.greedy)
 
     def mixed(self, plans: Mapping[int, Plan], users: Mapping[int, int]) -> Plan:
         newest, shares = plans[max(plans)], {v: users[v] / sum(users.values()) for v in plans}
         chances, arms, places, first = np.zeros(len(ARMS)), list[int](), list[int](), 0
         for version, plan in plans.items():
             memory, of = plan.memory, [*ARMS]  # an arm whose policy was another explored
-            tried = self.arms.candidate is not None and newest.memory.serving is None
-            of[CHALLENGER] = CHALLENGER if plan is newest or tried else EXPLORING
+            of[CHALLENGER] = CHALLENGER if plan is newest else EXPLORING
             of[SERVING] = SERVING if memory.since == newest.memory.since else EXPLORING
             np.add.at(chances, of, shares[version] * memory.chances)
             arms += [of[arm] for arm in memory.arm_of]
@@ -460,6 +465,12 @@ class _Arming(Algorithm[Any]):
         policy = self.mixture(policies, weights).as_version(newest.policy.version)
         told = {"inner": inner, "arm_of": tuple(arms), "inner_of": tuple(places)}
         return Plan(policy, newest.greedy, replace(newest.memory, chances=chances, **told))
+
+
+def _kind(policy: Any) -> tuple[Any, ...]:
+    """Type and sizes, which policies for one spec have in common."""
+    own: Any = [getattr(policy, n, None) for n in ("sizes", "n_actions", "gains", "features")]
+    return type(policy), *own[:2], np.shape(own[2]), getattr(own[3], "dimension", None)
 
 
 def armed(kind: type[Algorithm[Any]], problem: Any) -> type[Algorithm[Any]]:

@@ -63,13 +63,9 @@ class Receipt:
         return self.counted + self.waiting
 
     def __str__(self) -> str:
-        fates = {
-            "counted": self.counted,
-            "waiting": self.waiting,
-            "of retired versions": self.retired,
-            "refused by the budget": self.refused,
-            "known before": self.known,
-        }
+        fates = {"counted": self.counted, "waiting": self.waiting}
+        fates |= {"of retired versions": self.retired, "refused by the budget": self.refused}
+        fates |= {"known before": self.known}
         words = [f"{count:,} {fate}" for fate, count in fates.items() if count]
         new = f"; published {', '.join(map(str, self.published))}" if self.published else ""
         return f"{self.users:,} episodes: {', '.join(words) or 'none'}; version {self.version}{new}"

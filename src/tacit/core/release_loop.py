@@ -312,8 +312,8 @@ class ReleaseLoop:
         while self.step():
             pass
 
-    def roll_back(self, version: int, pin: bool = False, live: bool = False) -> None:
-        """Serves and learns on from an older version, under a new number; or with what it tried."""
+    def roll_back(self, version: int, pin: bool = False, what: str = "", tried: Any = None) -> None:
+        """Serves and learns on from an older version, under a new number; or changes its arms."""
         run, devices_add = self.run, self.run.algorithm.privacy.devices_add
         view = run.look()
         row, block, at = view.row, view.oldest, view.checkpoint.at
@@ -326,13 +326,13 @@ class ReleaseLoop:
         if done:
             users = block.users if devices_add else block.places
             at = replace(at, releases=at.releases + 1, served=at.served + users)
-        made: Any = run.algorithm  # with arms
-        plan = made.go_live(old.state, old.plan.memory, at) if live else old.plan
+        arms: Any = run.algorithm
+        plan = arms.adopted(old.plan, tried) if what == "adopt" else old.plan
+        plan = arms.gone_live(old.state, plan.memory, at) if what == "go live" else plan
         new = replace(old, plan=run.algorithm.numbered(plan, row.latest + 1), at=at)
         packed, number = dump(new, run.code), row.latest + 1
         with run.store.write() as db:
-            what = "go live" if live else "roll back"
-            ledger.append(db, run.name, what, to=version, version=number)
+            ledger.append(db, run.name, what or "roll back", to=version, version=number)
             runs.publish(db, row, packed, at.served, 0, pinned=0)
             if done:
                 self._finish(db, runs.find(db, run.name), new, block.block)

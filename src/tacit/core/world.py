@@ -91,16 +91,11 @@ class PolicyMixture:
     """Policies of any kind, of which a user draws one and follows it for a whole episode.
 
     Tables have a :class:`~tacit.tabular.policy.MixedPolicy`, which worlds simulate at once.
-
-    Attributes:
-        components: the policies.
-        weights: with which chance each is drawn.
-        version: which policy of its agent it is; components have the same.
     """
 
     components: tuple[Any, ...]
-    weights: Floats
-    version: int = 0
+    weights: Floats  # with which chance each is drawn
+    version: int = 0  # which policy of its agent it is; components have the same
 
     def as_version(self, version: int) -> PolicyMixture:
         """The same policy by another number."""

@@ -217,11 +217,11 @@ class CertaintyEquivalence(Algorithm[ControlState]):
 
     @property
     def first_noise(self) -> float:
-        """Size of the noise in each coordinate of the first users' controls."""
-        spec = self.spec
+        """Size of the noise in each coordinate of first controls; less where users are few."""
+        spec, few = self.spec, 20 * self._block_sizes().first if self.privacy.private else 1
         energy = float(np.trace(spec.start_moment)) or spec.noise_bound**2 or 1.0
         share = self.options.control_noise / (spec.horizon * math.sqrt(spec.controls))
-        return math.sqrt(share * energy)
+        return math.sqrt(share * energy * min(1.0, self.users / few))
 
     def _largest_noise(self, models: Floats) -> float:
         """The first noise, or more where that is known to cost little in comparison."""

@@ -43,7 +43,7 @@ _TABLES: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "files": ((), tuple(_FILES)),
     "schedule": ((), ("every",)),
     "late": ((), ("default_reward",)),
-    "trial": ((), ("baseline", "candidate", *_TRIAL)),
+    "trial": ((), ("baseline", *_TRIAL)),
     "about": ((), tuple(ABOUT)),
 }
 _NEEDED = ("world", "agent", "privacy", "log")
@@ -293,13 +293,10 @@ def _arms(held: dict[str, Any], spec: FiniteSpec, folder: Path) -> Arms | None:
     from tacit.core.arms import Arms
     from tacit.tabular.holdout import policy_of
 
-    for name in ("baseline", "candidate"):
-        given = held.get(name)
-        if given == "uniform":
-            del held[name]
-        elif given is not None:
-            place = given if isinstance(given, dict) else os.fspath(folder / _text(name, given))
-            held[name] = policy_of(name, place, spec)
+    given = held.pop("baseline", "uniform")
+    if given != "uniform":
+        place = given if isinstance(given, dict) else os.fspath(folder / _text("baseline", given))
+        held["baseline"] = policy_of("baseline", place, spec)
     return Arms(**held | {k: tuple(x) for k, x in held.items() if isinstance(x, list)})
 
 

@@ -280,7 +280,7 @@ def _made(text: str, world: World, seed: int, users: int | None, privacy: Privac
     choice = choose_agent(text)
     if choice.budget:
         raise InvalidArgument(f"{text!r} has a budget, and so has privacy={privacy!r}")
-    choice = choice.settled(world.spec, privacy)
+    choice = choice.settled(world.spec, privacy, declared)
     return choice.build(world.spec, declared, privacy, seed), choice.make
 
 

@@ -82,13 +82,13 @@ def answer(agent: Any, confidence: float = 0.95) -> Trial:
 
 
 def power(arms: Arms, difference: float, users: int, privacy: Any, blocks: int = 8) -> float:
-    """Chance that the trial of a candidate finds it better than the baseline at some look.
+    """Chance that the trial of one policy finds it better than the baseline at some look.
 
     Args:
         arms: Its options. ``returns``, and the difference, are in standard deviations of returns
             from their mean: noise is in proportion to the longer side.
         difference: Of the two policies.
-        users: How many take part: those who are not held out follow the candidate.
+        users: How many take part: those who are not held out follow the policy.
         privacy: Their budget.
         blocks: Releases, of equally many users: each adds noise.
     """

@@ -7,6 +7,7 @@ counted, so neither states nor steps cost sensitivity. It finds what pays within
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -21,7 +22,7 @@ from tacit.tabular.algorithm import FiniteAlgorithm
 from tacit.tabular.policy import Policy
 from tacit.trial.action_centred import TrialState, check_gaussian
 from tacit.trial.policy import TrialPolicy
-from tacit.trial.posterior import LookEvidence, posterior, shape_of
+from tacit.trial.posterior import LookEvidence, people_needed, posterior, shape_of
 from tacit.trial.statistics import CentredScores
 
 if TYPE_CHECKING:
@@ -118,6 +119,13 @@ class CentredImprovement(FiniteAlgorithm[TrialState]):
     def on_policy(self, plan: Plan) -> bool:
         """Yes: chances are those of the policy that was followed."""
         return True
+
+    @property
+    def why(self) -> str:
+        """Rounds, in words, and the people who are missing."""
+        mu = float(self.privacy.budget.mu) if self.privacy.private else math.inf
+        needed = people_needed(self.spec.states, self.spec.actions, mu)
+        return super().why + f"; about {needed} people are needed" * (self.users < needed)
 
     def _check(self) -> None:
         check_gaussian(self.privacy)
