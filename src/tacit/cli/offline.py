@@ -41,9 +41,8 @@ def _offline(
     for option, path in (("--trial", trial), ("[files] policy", target)):
         terminal.check_writable(option, path)
     log = _joined([part for name in app.log_files() for part in app.episodes(name)])
-    people: Any = behaviour
-    if behaviour not in _WORDS:
-        people = policy_of("--behaviour", behaviour, app.spec)
+    known = behaviour in _WORDS
+    people: Any = behaviour if known else policy_of("--behaviour", behaviour, app.spec)
     with app.open() as store:
         given: dict[str, Any] = {"store": store, "name": f"{app.name} offline", "seed": seed}
         given |= {"behaviour": people, "confidence": confidence}
@@ -56,9 +55,8 @@ def _offline(
         intervals = {name: asdict(getattr(found, name)) for name in ("gain", "value", "today")}
         plain = {name: getattr(found, name) for name in ("better", "verdict", "learnt", "judged")}
         promise = found.guarantee.to_dict() if found.guarantee else None
-        print_json(
-            plain | intervals | {"fit": found.fit, "guarantee": promise, "files": [*written]}
-        )
+        more = {"fit": found.fit, "guarantee": promise, "files": [*written]}
+        print_json(plain | intervals | more)
         return
     say(str(found))
     for path in written:

@@ -80,7 +80,7 @@ class Arms:
         for name in ("holdout", "share", "alpha", "explore"):
             part = checked_number(name, getattr(self, name), "in [0, 1)", lambda x: 0.0 <= x < 1.0)
             object.__setattr__(self, name, part)
-        if not (np.diff([0.0, *self.looks]) > 0.0).all() or not 0.0 < self.looks[-1] <= 1.0:
+        if not (np.diff([0.0, *self.looks]) > 0.0).all() or max(self.looks, default=2.0) > 1.0:
             raise InvalidArgument(f"looks must increase to at most 1, got {self.looks}")
         least, most = self.probabilities or (0.5, 0.5)
         if not 0.0 < least <= 0.5 <= most < 1.0:

@@ -111,13 +111,7 @@ class App:
     def agent(
         self, store: Store | str | None = None, *, files: bool = True, after: App | None = None
     ) -> Agent:
-        """The agent: a new one at the first start, else the one that was there.
-
-        Args:
-            store: Its store, where it is open already.
-            files: Whether it has one; else it is in memory, and for looking at.
-            after: The app that it goes on after, at its first start.
-        """
+        """The agent: a new one at the first start, perhaps after another's; or one in memory."""
         opened = (self.open() if store is None else store) if files else ""
         if after is not None and not self.begun:
             self.check_after(after)
@@ -163,10 +157,10 @@ class App:
     @property
     def begun(self) -> bool:
         """Whether its run is in its store."""
-        if not self.stored:
-            return False
-        with self.open(readonly=True) as store, store.read() as db:
-            return runs.find(db, self.name) is not None
+        if self.stored:
+            with self.open(readonly=True) as store, store.read() as db:
+                return runs.find(db, self.name) is not None
+        return False
 
     def log_files(self) -> list[str]:
         """The log's files, in the order of their names."""
@@ -190,6 +184,7 @@ def read_app(path: str, *, logs: bool = True, allow_code: bool = False) -> App:
     With ``logs`` it must say where they are; only with ``allow_code`` it may name code.
     """
     from tacit.data.logs import LogFormat
+    from tacit.privacy.models import JointDP, LocalDP
     from tacit.registry import names_of
 
     try:
@@ -222,7 +217,8 @@ def read_app(path: str, *, logs: bool = True, allow_code: bool = False) -> App:
         store = names["store"] if "://" in names["store"] else os.fspath(folder / names["store"])
         files = {kind: folder / names[kind] for kind in ("policy", "report") if names[kind]}
     with _of("privacy"):
-        budget = _privacy(held["privacy"])
+        model = one_of("model", held["privacy"].pop("model", "joint"), ("joint", "local"))
+        budget = (JointDP if model == "joint" else LocalDP)(**held["privacy"])
     if logs and budget.local:
         raise InvalidArgument("[privacy] model: logs hold raw data; devices report to tacit serve")
     with _of("serve"):
@@ -298,13 +294,6 @@ def _arms(held: dict[str, Any], spec: FiniteSpec, folder: Path) -> Arms | None:
         place = given if isinstance(given, dict) else os.fspath(folder / _text("baseline", given))
         held["baseline"] = policy_of("baseline", place, spec)
     return Arms(**held | {k: tuple(x) for k, x in held.items() if isinstance(x, list)})
-
-
-def _privacy(held: dict[str, Any]) -> JointDP | LocalDP:
-    from tacit.privacy.models import JointDP, LocalDP
-
-    model = one_of("model", held.pop("model", "joint"), ("joint", "local"))
-    return JointDP(**held) if model == "joint" else LocalDP(**held)
 
 
 def _log(held: dict[str, Any] | None, spec: FiniteSpec) -> tuple[LogFormat | None, str, bool]:

@@ -81,12 +81,12 @@ class Client:
         of a mixed policy is drawn anew each time. An unused place is kept, while it is fresh.
         """
         try:
-            return self._served()
+            self._policy = self._served()
         except (TacitError, ValueError):
             if self._fallback is None:
                 raise
             self._ticket, self._spent, self._policy = "", True, self._fallback
-            return self._fallback
+        return self._policy
 
     def _served(self) -> Any:
         wanted = self._spent or time.monotonic() > self._until
@@ -106,8 +106,7 @@ class Client:
             self._until = time.monotonic() + float(headers["Tacit-Window"]) / 2.0
         read = self._read
         mixed = isinstance(read, published.PublishedMixed)
-        self._policy = read.drawn(default_rng()) if mixed else read
-        return self._policy
+        return read.drawn(default_rng()) if mixed else read
 
     def task(self) -> dict[str, Any]:
         """Schema of the service: sizes, labels, the guarantee, the statistic that is reported."""

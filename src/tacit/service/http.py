@@ -540,8 +540,7 @@ def obey(service: Service, what: str, version: int, by: str) -> dict[str, Any]:
         if what in ("serve", "pin"):
             agent.roll_back(version, pin=what == "pin")
         else:
-            done = {"unpin": agent.unpin, "stop": agent.stop, "start": agent.start}
-            (done | {"live": agent.go_live})[what]()
+            getattr(agent, {"live": "go_live"}.get(what, what))()
     except InvalidArgument as error:
         raise HTTPException(422, str(error)) from None
     except Conflict:
