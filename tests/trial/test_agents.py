@@ -1,6 +1,7 @@
 """Agents of trials: what they promise, what they learn, and what they publish."""
 
 from functools import partial
+from itertools import product
 
 import numpy as np
 import pytest
@@ -8,6 +9,7 @@ import pytest
 import tacit
 from tacit import ActionCentred, JointDP, NonPrivate
 from tacit.privacy.errors import InvalidArgument
+from tacit.privacy.statistic import Block
 from tacit.testing.check_agent import check_agent
 from tacit.trial import TrialPolicy, TrialSpec
 from tests.trial.cohorts import Contexts, play
@@ -83,6 +85,48 @@ def test_a_run_goes_on_from_its_store(tmp_path):
     assert heir.users == 60
     assert heir.block_users == 30
     assert (heir.policy.mean == again.policy.mean).all()
+
+
+def hostile(agent, look: int, towards: float, before: dict | None, own) -> dict:
+    """A person who picks action and reward, whatever they are, by where her score then points."""
+    spec, statistic = agent.spec, agent.statistic
+    H, start = spec.horizon, 0 if before is None else spec.edges[look - 1]
+    arrays = before or {
+        "states": np.ones((1, H + 1, 1)),
+        "actions": np.zeros((1, H), dtype=int),
+        "rewards": np.full((1, H), np.nan),
+        "propensities": np.full((1, H), 0.5),
+    }
+    for h in range(start, spec.edges[look]):
+        p = float(agent.policy.chances(arrays["states"][:, h], own)[0])
+        best = -np.inf
+        for action, reward in product((0, 1), (-1e9, -1.0, 0.0, 0.5, 1e9)):
+            said = {name: array.copy() for name, array in arrays.items()}
+            said["actions"][0, h], said["rewards"][0, h] = action, reward
+            said["propensities"][0, h] = p if action else 1.0 - p
+            score = statistic.vectors(Block(1, said))[0, 0]
+            assert abs(score) <= 1.0 + 1e-12
+            if towards * score > best:
+                best, kept = towards * score, said
+        arrays = kept
+        own.add(arrays["states"][:, h], arrays["actions"][:, h], [p], arrays["rewards"][:, h])
+    return arrays
+
+
+def test_whoever_adapts_to_move_the_releases_most_moves_them_by_the_bound() -> None:
+    """Of two people who chase opposite ends, over both looks: the claimed mu, and no more."""
+    world = Contexts(10, 0.4, 1)
+    agent = ActionCentred(world.spec, 12, JOINT, noise_seed=0)
+    cohort, cost = world.cohort(np.random.default_rng(0)), 0.0
+    ends = [(towards, agent.policy.history(1)) for towards in (1.0, -1.0)]
+    before = [None, None]
+    for look in range(2):
+        before = [hostile(agent, look, t, b, own) for (t, own), b in zip(ends, before, strict=True)]
+        one, other = (agent.statistic.vectors(Block(1, arrays)) for arrays in before)
+        agent.learn(cohort.simulate(agent.policy, 12, None))
+        cost += float(np.sum((one - other) ** 2)) / agent.state.evidence[look].noise ** 2
+    mu = JOINT.budget.mu
+    assert 0.9 * mu < np.sqrt(cost) <= mu * (1.0 + 1e-9)
 
 
 @pytest.mark.slow

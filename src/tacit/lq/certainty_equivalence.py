@@ -133,7 +133,7 @@ class CertaintyEquivalence(Algorithm[ControlState]):
     def update(
         self, state: ControlState, plan: Plan, release: Release, block: BlockInfo, rng: Generator
     ) -> ControlState:
-        """The posterior with one more block; one that surprises makes earlier ones count less."""
+        """One more block; if it surprises, earlier ones count less. Args: see Algorithm.update."""
         before, trust = state.posterior, state.trust
         found = BlockEvidence(release, self.query(state, plan, block), block.users, plan.policy)
         if state.evidence:
@@ -173,7 +173,7 @@ class CertaintyEquivalence(Algorithm[ControlState]):
         """Of the gains that pass, those of least average cost over possible models.
 
         Costs are in units of what zero control costs there, and zero control always passes. The
-        first gains are zero. Noise is for those who are served; none is better off with it.
+        first gains are zero. Noise is for those who are served. Args: see Algorithm.plan.
         """
         if last is None:
             still = GainPolicy.zero(self.spec.horizon, self.spec.controls, self.spec.states)

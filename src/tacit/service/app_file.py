@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from tacit.privacy.models import JointDP, LocalDP
     from tacit.registry import AgentChoice
     from tacit.store.store import Store
-    from tacit.tabular.spec import FiniteSpec
 
 _FILES = {"store": "app.db", "name": "run", "policy": "policy.npz", "report": ""}
 _FILES |= {"key": "", "signing": ""}  # secrets, apart from the store
@@ -46,6 +45,7 @@ _TABLES: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "trial": ((), ("baseline", *_TRIAL)),
     "about": ((), tuple(ABOUT)),
 }
+_OF_TRIAL = ("probabilities", "looks", "gram", "memory", "usual_reward", "reward_scale")
 _NEEDED = ("world", "agent", "privacy", "log")
 _SECONDS = {"second": 1, "minute": 60, "hour": 3600, "day": 86400, "week": 604800}
 
@@ -81,7 +81,7 @@ class App:
     """Configuration of an app, as its file has it, checked."""
 
     folder: Path
-    spec: FiniteSpec
+    spec: Any  # of a finite world, or a TrialSpec
     choice: AgentChoice
     arms: Arms | None  # of its trial, if there is one
     users: int
@@ -193,6 +193,8 @@ def read_app(path: str, *, logs: bool = True, allow_code: bool = False) -> App:
         raise InvalidArgument(f"{path!r} is no TOML: {error}") from None
     log, serve = (tuple(item.name for item in fields(kind)) for kind in (LogFormat, Serving))
     known = _TABLES | {"log": (("path",), ("grouped", *log)), "serve": ((), serve)}
+    if isinstance(held.get("world"), dict) and "dimension" in held["world"]:
+        known["world"] = ("horizon", "dimension"), _OF_TRIAL
     words = ", ".join(f"[{name}]" for name in known)
     if unknown := sorted(set(held) - set(known)):
         raise InvalidArgument(f"{path!r} has no table [{unknown[0]}]; it has {words}")
@@ -262,9 +264,12 @@ def _text(name: str, value: Any) -> str:
     return value
 
 
-def _spec(held: dict[str, Any]) -> FiniteSpec:
+def _spec(held: dict[str, Any]) -> Any:
     from tacit.tabular.spec import FiniteSpec
+    from tacit.trial.spec import TrialSpec
 
+    if "dimension" in held:
+        return TrialSpec(**{name: value for name, value in held.items() if name != "last_state"})
     given: dict[str, Any] = {"stationary": True} | held
     for key in ("states", "actions"):
         if isinstance(held[key], list):
@@ -285,7 +290,7 @@ def _agent(held: dict[str, Any]) -> tuple[AgentChoice, int, str]:
     return choice, users, _text("schedule", held.get("schedule", "auto"))
 
 
-def _arms(held: dict[str, Any], spec: FiniteSpec, folder: Path) -> Arms | None:
+def _arms(held: dict[str, Any], spec: Any, folder: Path) -> Arms:
     from tacit.core.arms import Arms
     from tacit.tabular.holdout import policy_of
 
@@ -296,11 +301,13 @@ def _arms(held: dict[str, Any], spec: FiniteSpec, folder: Path) -> Arms | None:
     return Arms(**held | {k: tuple(x) for k, x in held.items() if isinstance(x, list)})
 
 
-def _log(held: dict[str, Any] | None, spec: FiniteSpec) -> tuple[LogFormat | None, str, bool]:
+def _log(held: dict[str, Any] | None, spec: Any) -> tuple[LogFormat | None, str, bool]:
     from tacit.data.logs import format_of
 
     if held is None:
         return None, "", False
+    if hasattr(spec, "looks"):
+        raise InvalidArgument("people of a trial send their histories to tacit serve")
     path, grouped = _text("path", held.pop("path")), flag("grouped", held.pop("grouped", False))
     # TOML has no word for nothing.
     if held.get("next_state") == "":

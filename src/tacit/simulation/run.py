@@ -356,7 +356,7 @@ class PermutedWorld:
         return self.world.value(self.translated(policy)[0])
 
     def simulate(self, policy: Any, users: int, rng: np.random.Generator, form: Form) -> Data:
-        """Simulates users, in these labels."""
+        """Simulates users, in these labels. Args: see World.simulate."""
         return self.relabelled(self.world.simulate(self.translated(policy)[0], users, rng, form))
 
     def relabelled(self, data: Data) -> Data:

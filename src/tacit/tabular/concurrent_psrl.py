@@ -164,7 +164,7 @@ class ConcurrentPSRL(CountingAlgorithm[PSRLState]):
     def update(
         self, state: PSRLState, plan: Plan, release: Release, block: BlockInfo, rng: Generator
     ) -> PSRLState:
-        """The posterior with one more block."""
+        """The posterior with one more block. Args: see Algorithm.update."""
         statistic, query = self.query(state, plan, block), plan.memory.query
         estimate, unit = state.posterior.estimate, block.users * statistic.unit
         paths = self._planner(state, rng).rollouts(plan.policy.tables, plan.policy.weights)
@@ -181,7 +181,7 @@ class ConcurrentPSRL(CountingAlgorithm[PSRLState]):
     # Plan: the greedy policy, explorers, and what to ask.
 
     def plan(self, state: PSRLState, last: Plan | None, at: Progress, rng: Generator) -> Plan:
-        """The greedy policy with its explorers, and the greedy policy alone."""
+        """The greedy policy with its explorers, and it alone. Args: see Algorithm.plan."""
         planner, half = self._planner(state, rng), EXPLORERS // 2
         serving = last is not None and at.all_served > 0 and bool(last.policy.weights[0] > 0.5)
         greedy = planner.greedy(last.greedy.actions if last is not None and serving else None)

@@ -100,7 +100,7 @@ class FiniteWorld:
     def simulate(
         self, policy: AnyPolicy, users: int, rng: np.random.Generator, form: Form = "episodes"
     ) -> Episodes | Block:
-        """A block of users; see :class:`~tacit.core.world.World`."""
+        """A block of users. Args: see World.simulate."""
         return simulate(self.model, policy, users, rng, form)
 
     def value(self, policy: AnyPolicy) -> float:

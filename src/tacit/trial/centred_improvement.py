@@ -95,7 +95,7 @@ class CentredImprovement(FiniteAlgorithm[TrialState]):
     def update(
         self, state: TrialState, plan: Plan, release: Release, block: BlockInfo, rng: Generator
     ) -> TrialState:
-        """The posterior with one more block, of other people."""
+        """The posterior with one more block, of other people. Args: see Algorithm.update."""
         chances = plan.policy.table()[0]
         spread = 1.0 - (chances**2).sum(axis=1).mean()
         information = self.spec.horizon * float(spread / (2.0 if self.spec.actions == 2 else 1.0))
@@ -103,7 +103,7 @@ class CentredImprovement(FiniteAlgorithm[TrialState]):
         return TrialState(posterior(evidence, self.shape, _WIDE, apart=True), evidence)
 
     def plan(self, state: TrialState, last: Plan | None, at: Progress, rng: Generator) -> Plan:
-        """Chances of being better, at all steps alike, with a floor and without."""
+        """Chances of being better, with a floor and without. Args: see Algorithm.plan."""
         return Plan(self._drawing(state, FLOOR), self._drawing(state, 0.0))
 
     def _drawing(self, state: TrialState, floor: float) -> Policy:

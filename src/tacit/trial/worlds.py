@@ -96,7 +96,7 @@ class TrialWorld:
     def simulate(
         self, policy: Any, users: int, rng: np.random.Generator, form: Form = "episodes"
     ) -> VectorEpisodes:
-        """Whole histories of new people, whom one policy serves for all of the trial."""
+        """Whole histories of new people of one policy. Args: see World.simulate."""
         people = self.cohort(rng)
         people.start(users)
         return people.advance(policy, self.spec.horizon, form)
@@ -166,7 +166,7 @@ class Cohort:
     def simulate(
         self, policy: Any, users: int, rng: np.random.Generator, form: Form = "episodes"
     ) -> VectorEpisodes:
-        """Histories up to the next look, which a policy serves since the look before."""
+        """Histories up to the next look, served since the last. Args: see World.simulate."""
         spec = self.world.spec
         if not self.looks:
             self.start(users)
