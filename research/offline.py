@@ -33,9 +33,10 @@ import tacit
 from research.study import Parser, load, store
 from research.worlds import build
 from tacit.core.arms import ARMS, ArmLook, Arms, ArmState, Evidence
-from tacit.tabular.holdout import answer, power
+from tacit.tabular.holdout import answer
 from tacit.tabular.policy import Policy, uniform_policy
 from tacit.tabular.world import TabularWorld
+from tacit.trial.plan import power
 
 PRIVATE = tacit.JointDP(1.0, 1e-6)
 RUNS, USERS = 350, 20_000
@@ -193,8 +194,8 @@ def trial(kind: str, holdout: float) -> dict[str, Any]:
             for arm, who in ((0, 0), (2, block + 1)):
                 counts[arm] = rng.multinomial(users[arm], drawn[who])
                 likely[arm] = n * chances[arm] * drawn[who]
-            told = (counts @ x + noise * rng.standard_normal(4) for x in (g, g**2))
-            looks.append(ArmLook(n, chances, *told, noise, centre, radius))
+            s1, s2 = (counts @ x + noise * rng.standard_normal(4) for x in (g, g**2))
+            looks.append(ArmLook(n, chances, s1, s2, noise, centre, radius))
             exact.append(replace(looks[-1], sums=likely @ g))  # without noise and chance
             state = ArmState(None, tuple(looks))
             live |= state.evidence().lower(arms.level(len(looks))) > 0.0

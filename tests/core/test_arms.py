@@ -26,8 +26,9 @@ from tacit.core.world import simulate
 from tacit.published import load
 from tacit.store import ledger
 from tacit.tabular import riverswim
-from tacit.tabular.holdout import look_levels, power
+from tacit.tabular.holdout import look_levels
 from tacit.tabular.visits import VisitCounts
+from tacit.trial.plan import power
 
 JOINT = JointDP(1.0, 1e-6)
 RETURNS = ArmReturns((0, 2, -1, 1), 1.0, 2.0, 3, 3)

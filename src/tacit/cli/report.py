@@ -79,10 +79,7 @@ def _promise(said: Mapping[str, Any]) -> str:
 def report(store: Store, policies: Sequence[str | bytes] = (), app: Any = None) -> dict[str, Any]:
     """Everything that the page says of a store, and of policies, by file or content, as JSON.
 
-    Args:
-        store: With runs and their ledger.
-        policies: Published files, or what is in them.
-        app: An app, or its file, whose table [about] is said; a run of the store must be its own.
+    Of an app, or its file, the table [about] is said; a run of the store must be its own.
     """
     import tacit
     from tacit.service.app_file import ABOUT, read_app

@@ -309,7 +309,7 @@ def _plan(
         model = terminal.privacy_model(privacy, epsilon, delta)
         if holdout:
             from tacit.core.arms import Arms
-            from tacit.tabular.holdout import power
+            from tacit.trial.plan import power
 
             at = tuple((i + 1) / looks for i in range(looks))
             arms = Arms(holdout=holdout, returns=(-3.0, 3.0), looks=at)  # six deviations

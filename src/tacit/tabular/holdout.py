@@ -19,7 +19,7 @@ from scipy.special import ndtr, ndtri
 
 from tacit import published
 from tacit.core.agent import open_run
-from tacit.core.arms import BASELINE, RAISED, Arms, ArmState, Evidence
+from tacit.core.arms import BASELINE, Arms, ArmState, Evidence
 from tacit.privacy.errors import InvalidArgument
 from tacit.tabular.policy import Policy
 from tacit.tabular.spec import FiniteSpec
@@ -27,27 +27,16 @@ from tacit.tabular.spec import FiniteSpec
 
 @dataclass(frozen=True)
 class Trial:
-    """How much better people were served than by the baseline. Public.
+    """How much better people were served than by the baseline. Public."""
 
-    Attributes:
-        gain: mean return of the others, less that of the baseline's users; over blocks, weighted by
-            how much each can tell. Not a number before the first look.
-        low, high: its interval, which holds at all looks together.
-        users: served until this look.
-        next_look: users until the next one; 0 after the last.
-        live: the version whose policy replaced the baseline, or -1.
-        over: gain of the newest policy that was tried over the one that served beside it.
-        surely_over: lower bound of that, which holds for all versions together.
-    """
-
-    gain: float = math.nan
-    low: float = -math.inf
+    gain: float = math.nan  # mean return less that of the baseline's users; of blocks, weighted
+    low: float = -math.inf  # its interval, which holds at all looks together
     high: float = math.inf
-    users: int = 0
-    next_look: int = 0
-    live: int = -1
-    over: float = math.nan
-    surely_over: float = -math.inf
+    users: int = 0  # served until this look
+    next_look: int = 0  # users until the next one; 0 after the last
+    live: int = -1  # version whose policy replaced the baseline
+    over: float = math.nan  # gain of the newest policy that was tried over who served beside it
+    surely_over: float = -math.inf  # lower bound of it, for all versions together
 
     def plain(self) -> dict[str, Any]:
         """Its numbers as JSON values; None of what is not known."""
@@ -79,32 +68,6 @@ def answer(agent: Any, confidence: float = 0.95) -> Trial:
     gain = Evidence.of_returns(mine, [*range(BASELINE + 1, len(mine[0].chances))])
     low, high = gain.interval(1.0 - look_levels(arms, confidence)[past - 1])
     return replace(found, gain=gain.gain, low=low, high=high, users=int(ends[last]))
-
-
-def power(arms: Arms, difference: float, users: int, privacy: Any, blocks: int = 8) -> float:
-    """Chance that the trial of one policy finds it better than the baseline at some look.
-
-    Args:
-        arms: Its options. ``returns``, and the difference, are in standard deviations of returns
-            from their mean: noise is in proportion to the longer side.
-        difference: Of the two policies.
-        users: How many take part: those who are not held out follow the policy.
-        privacy: Their budget.
-        blocks: Releases, of equally many users: each adds noise.
-    """
-    low, high = np.array(arms.ends(None)) - (1.0 - arms.holdout) * difference  # from all people's
-    mu = math.sqrt(arms.share) * float(privacy.budget.mu) if privacy.private else math.inf
-    noise, part = 2.0 / mu, users / blocks * np.array([arms.holdout, 1.0 - arms.holdout])
-    centre = np.where(np.arange(blocks), 0.0, (low + high) / 2.0)  # the first block knows no better
-    radius = np.maximum(high - centre, centre - low)
-    each = (1.0 + centre**2) * (1.0 / part).sum() + (radius * noise) ** 2 * (part**-2.0).sum()
-    told = each + RAISED * noise * radius**2 * (part**-2.0).sum()  # as looks estimate it
-    weights, sums = radius**-2.0, np.cumsum(radius**-2.0)
-    errors = np.random.default_rng(0).standard_normal((20_000, blocks)) * np.sqrt(each)
-    path, spread = np.cumsum(errors * weights, axis=1), np.sqrt(np.cumsum(told * weights**2))
-    at = np.ceil(np.array(arms.looks) * blocks - 1e-9).astype(int) - 1
-    bounds = -ndtri(np.array(look_levels(arms)) / 2.0) * spread[at]
-    return float((difference * sums[at] + path[:, at] > bounds).any(axis=1).mean())
 
 
 def trial_of(store: Any, run: str) -> dict[str, Any] | None:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import astuple, dataclass, field, replace
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
@@ -236,13 +236,7 @@ class OfflineAlgorithm(FiniteAlgorithm[OfflineState]):
     def judge(
         self, judged: Candidates, state: OfflineState, failure: float
     ) -> Queries[list[Interval]]:
-        """Query to the second block; returns intervals of all gains, and of today's value.
-
-        Args:
-            judged: policies of the plan.
-            state: what the first block taught.
-            failure: how probable it may be that any interval is wrong.
-        """
+        """Query to the second block; intervals of all gains and today's value, up to a failure."""
         statistic, R = self.gains(judged, state.bounds), self.spec.most_return
         release = yield Query(statistic)
         slack = slack_of(statistic, self.spec.horizon, release.users)
@@ -303,7 +297,7 @@ class OfflineAlgorithm(FiniteAlgorithm[OfflineState]):
             policy=new if better else today,
             better=better,
             gain=state.gains[best],
-            value=_sum(state.gains[best], state.today, 1.0),
+            value=Interval(*np.add(astuple(state.gains[best]), astuple(state.today)).tolist()),
             today=state.today,
             confidence=self.options.confidence,
             gains=state.gains,
@@ -433,13 +427,6 @@ def _behaviour_table(spec: FiniteSpec, behaviour: Policy | str) -> Floats:
     check_policy(spec, policy)
     table = policy.table()
     return table[:1] if (table == table[:1]).all() else table
-
-
-def _sum(one: Interval, other: Interval, sign: float) -> Interval:
-    """Interval of a sum (sign 1) or a difference (-1), where both hold."""
-    ends = (other.low, other.high)[:: int(sign)]
-    found = one.estimate + sign * other.estimate
-    return Interval(found, one.low + sign * ends[0], one.high + sign * ends[1])
 
 
 def slack_of(statistic: Any, horizon: int, users: int) -> float:

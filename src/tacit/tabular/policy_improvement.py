@@ -120,12 +120,9 @@ class ReturnPosterior:
         return np.asarray(softmax(logits, axis=-1))
 
     def under(self, old: Floats, new: Floats) -> ReturnPosterior:
-        """When users follow another behaviour: values change, and are less sure.
+        """When users follow another behaviour, (F, S, A): values change, and are less sure.
 
-        Args:
-            old: Probabilities (F, S, A) that it is about.
-            new: Those of the next block, in as many phases or in several times as many, each of
-                which knows what the whole did, a little less surely.
+        The new one may have several times as many phases: each knows what the whole did.
         """
         R, times = self.largest, len(new) // len(old)
         gained = ((new[::times] - old) * self.advantages).sum(axis=-1)
