@@ -32,8 +32,7 @@ def _offline(
     seed: Annotated[int, count("Of who is learnt from and who judges; public.", least=0)] = 0,
     as_json: terminal.Json = False,
 ) -> None:
-    from tacit.service.app_file import read_app
-    from tacit.tabular.holdout import policy_of
+    from tacit.service.app_file import policy_of, read_app
     from tacit.tabular.offline import learn_offline
 
     app = read_app(file)

@@ -105,11 +105,9 @@ class Agent(Uncopyable):
         """Takes users that a policy served; publishes the next policy when a block is full.
 
         The data are episodes of any number of users, or sums of exactly one block (simulations).
-        All have ids and events, or none; an event that came before is not taken again.
-
-        Returns:
-            The fate of each. If anything is raised after some of them were taken, the error says
-            how many, in a note and as ``users_taken``: they must not be given again.
+        All have ids and events, or none; an event that came before is not taken again. The receipt
+        has the fate of each. If anything is raised after some were taken, the error says how many,
+        in a note and as ``users_taken``: they must not be given again.
         """
         with self._alone("learn"):
             if not isinstance(data, Block):
@@ -159,10 +157,9 @@ class Agent(Uncopyable):
         return curator.checked_reports(self.statistic, as_numbers("reports", reports))
 
     def learn_sum(self, total: ArrayLike, stayed: int | None = None) -> Receipt:
-        """Takes the opened secure sum over the users of the current block; all, or who ``stayed``.
+        """Takes the opened secure sum over the users of the current block, or those who stayed.
 
-        It is of shares that ``tacit.distributed.share`` made on devices, from ``statistic`` and
-        ``privacy``, for ``block_users`` devices.
+        ``tacit.distributed.share`` makes shares, for ``block_users`` devices.
         """
         with self._alone("learn_sum"):
             curator = self._run.curator

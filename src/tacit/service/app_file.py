@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from tacit.privacy.models import JointDP, LocalDP
     from tacit.registry import AgentChoice
     from tacit.store.store import Store
+    from tacit.tabular.policy import Policy
 
 _FILES = {"store": "app.db", "name": "run", "policy": "policy.npz", "report": ""}
 _FILES |= {"key": "", "signing": ""}  # secrets, apart from the store
@@ -292,13 +293,35 @@ def _agent(held: dict[str, Any]) -> tuple[AgentChoice, int, str]:
 
 def _arms(held: dict[str, Any], spec: Any, folder: Path) -> Arms:
     from tacit.core.arms import Arms
-    from tacit.tabular.holdout import policy_of
 
     given = held.pop("baseline", "uniform")
     if given != "uniform":
         place = given if isinstance(given, dict) else os.fspath(folder / _text("baseline", given))
         held["baseline"] = policy_of("baseline", place, spec)
     return Arms(**held | {k: tuple(x) for k, x in held.items() if isinstance(x, list)})
+
+
+def policy_of(name: str, given: str | Mapping[str, str], spec: Any) -> Policy:
+    """A published file's policy, or a rule's, an action for each state; errors say the name."""
+    from tacit import published
+    from tacit.tabular.policy import Policy
+
+    states, actions = spec.state_labels or (), spec.action_labels or ()
+    if not isinstance(given, str):
+        if {*given} != {*states} or not {*given.values()} <= {*actions}:
+            raise InvalidArgument(f"{name} must name an action of the world for each of its states")
+        row = [actions.index(given[state]) for state in states]
+        return Policy.deterministic([row] * spec.horizon, spec.actions)
+    try:
+        held: Any = published.load(given)
+    except (OSError, ValueError) as error:
+        raise InvalidArgument(f"{name}: {error}") from None
+    sizes = spec.horizon, spec.states, spec.actions
+    if isinstance(held, published.PublishedPolicy):
+        found = Policy(held.probabilities, held.actions, 0, held.n_actions)
+        if found.sizes == sizes:
+            return found
+    raise InvalidArgument(f"{name}: one table of sizes {sizes} is known; others are logged")
 
 
 def _log(held: dict[str, Any] | None, spec: Any) -> tuple[LogFormat | None, str, bool]:

@@ -360,16 +360,10 @@ def create(service: Service, tools: pages.Tools | None = None) -> ASGIApp:
         yield
         await asyncio.to_thread(service.close)
 
-    app = FastAPI(
-        title="Tacit",
-        version="1",
-        description="Policies out, episodes or reports in. See docs/service.md.",
-        openapi_url="/v1/openapi.json",
-        docs_url=None,
-        redoc_url=None,
-        lifespan=life,
-        redirect_slashes=False,  # they would go to whatever host a request names
-    )
+    about: Any = {"title": "Tacit", "version": "1", "docs_url": None, "redoc_url": None}
+    about["description"] = "Policies out, episodes or reports in. See docs/service.md."
+    about["redirect_slashes"] = False  # they would go to whatever host a request names
+    app = FastAPI(openapi_url="/v1/openapi.json", lifespan=life, **about)
 
     app.add_exception_handler(StoreGone, refused)
     app.add_exception_handler(Exception, refused)
@@ -387,13 +381,13 @@ def create(service: Service, tools: pages.Tools | None = None) -> ASGIApp:
     if not service.app.serving.origins:
         return counted
     # Tokens come in a header, never by a cookie: no origin gets more than it was given.
-    return CORSMiddleware(
-        counted,
-        allow_origins=service.app.serving.origins.split(),
-        allow_methods=["GET", "POST"],
-        allow_headers=["Authorization", "Content-Type", "If-None-Match"],
-        expose_headers=["ETag", "Tacit-Version", "Tacit-Ticket"],
-    )
+    headers = ["Authorization", "Content-Type", "If-None-Match"]
+    seen: Any = {
+        "expose_headers": ["ETag", "Tacit-Version", "Tacit-Ticket"],
+        "allow_headers": headers,
+    }
+    origins = service.app.serving.origins.split()
+    return CORSMiddleware(counted, origins, allow_methods=["GET", "POST"], **seen)
 
 
 def _devices(app: FastAPI, service: Service) -> None:

@@ -7,22 +7,15 @@ DeMets, 1983): all intervals hold together, and the last is hardly wider than if
 
 from __future__ import annotations
 
-import contextlib
 import math
-import warnings
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from scipy.special import ndtr, ndtri
 
-from tacit import published
-from tacit.core.agent import open_run
 from tacit.core.arms import BASELINE, Arms, ArmState, Evidence
 from tacit.privacy.errors import InvalidArgument
-from tacit.tabular.policy import Policy
-from tacit.tabular.spec import FiniteSpec
 
 
 @dataclass(frozen=True)
@@ -68,31 +61,3 @@ def answer(agent: Any, confidence: float = 0.95) -> Trial:
     gain = Evidence.of_returns(mine, [*range(BASELINE + 1, len(mine[0].chances))])
     low, high = gain.interval(1.0 - look_levels(arms, confidence)[past - 1])
     return replace(found, gain=gain.gain, low=low, high=high, users=int(ends[last]))
-
-
-def trial_of(store: Any, run: str) -> dict[str, Any] | None:
-    """The answer of a run that a store has, if it has a trial, and no code that is not ours."""
-    with contextlib.suppress(InvalidArgument), warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        return answer(open_run(store, run)).plain()
-    return None
-
-
-def policy_of(name: str, given: str | Mapping[str, str], spec: FiniteSpec) -> Policy:
-    """A published file's policy, or a rule's, an action for each state; errors say the name."""
-    states, actions = spec.state_labels or (), spec.action_labels or ()
-    if not isinstance(given, str):
-        if {*given} != {*states} or not {*given.values()} <= {*actions}:
-            raise InvalidArgument(f"{name} must name an action of the world for each of its states")
-        row = [actions.index(given[state]) for state in states]
-        return Policy.deterministic([row] * spec.horizon, spec.actions)
-    try:
-        held: Any = published.load(given)
-    except (OSError, ValueError) as error:
-        raise InvalidArgument(f"{name}: {error}") from None
-    if not isinstance(held, published.PublishedPolicy):
-        raise InvalidArgument(f"{name}: policies of one table are known; others are logged")
-    found = Policy(held.probabilities, held.actions, 0, held.n_actions)
-    if found.sizes != (spec.horizon, spec.states, spec.actions):
-        raise InvalidArgument(f"{name} is of another world: it has sizes {found.sizes}")
-    return found
