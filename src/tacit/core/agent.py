@@ -195,7 +195,7 @@ class Agent(Uncopyable):
         return self.algorithm.effects(self.state)
 
     def trial(self, confidence: float = 0.95) -> Any:
-        """How much better than the baseline people were served: a public ``holdout.Trial``."""
+        """How much better than by the baseline people were served: a ``TrialAnswer``; public."""
         return importlib.import_module("tacit.tabular.holdout").answer(self, confidence)
 
     def step(self) -> bool:
@@ -411,14 +411,14 @@ class Agent(Uncopyable):
         if not isinstance(self.state, ArmState):
             raise InvalidArgument("a policy is tried by arms: give baseline= or holdout=")
         with self._alone("adopt"):
-            self._loop.roll_back(self._run.look().row.latest, what="adopt", tried=policy)
+            self._loop.roll_back(self._run.look().row.latest, arms=("adopt", policy))
 
     def go_live(self) -> None:
         """Serves the newest policy that was tried to all but the holdout, as a new version."""
         if getattr(self.state, "challenger", None) is None:
             raise InvalidArgument("no policy was tried yet")
         with self._alone("go_live"):
-            self._loop.roll_back(self._run.look().row.latest, what="go live")
+            self._loop.roll_back(self._run.look().row.latest, arms=("go live", None))
 
     def unpin(self) -> None:
         """After the next release a new policy serves again."""

@@ -382,12 +382,8 @@ def create(service: Service, tools: pages.Tools | None = None) -> ASGIApp:
         return counted
     # Tokens come in a header, never by a cookie: no origin gets more than it was given.
     headers = ["Authorization", "Content-Type", "If-None-Match"]
-    seen: Any = {
-        "expose_headers": ["ETag", "Tacit-Version", "Tacit-Ticket"],
-        "allow_headers": headers,
-    }
-    origins = service.app.serving.origins.split()
-    return CORSMiddleware(counted, origins, allow_methods=["GET", "POST"], **seen)
+    told, origins = ["ETag", "Tacit-Version", "Tacit-Ticket"], service.app.serving.origins.split()
+    return CORSMiddleware(counted, origins, ["GET", "POST"], headers, expose_headers=told)
 
 
 def _devices(app: FastAPI, service: Service) -> None:

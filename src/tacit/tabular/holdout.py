@@ -19,7 +19,7 @@ from tacit.privacy.errors import InvalidArgument
 
 
 @dataclass(frozen=True)
-class Trial:
+class TrialAnswer:
     """How much better people were served than by the baseline. Public."""
 
     gain: float = math.nan  # mean return less that of the baseline's users; of blocks, weighted
@@ -42,13 +42,13 @@ def look_levels(arms: Arms, confidence: float = 0.95) -> list[float]:
     return [float(level) for level in np.diff(ends, prepend=0.0)]
 
 
-def answer(agent: Any, confidence: float = 0.95) -> Trial:
+def answer(agent: Any, confidence: float = 0.95) -> TrialAnswer:
     """The answer of an agent at the last look that was passed."""
     state, arms, served = agent.state, agent.algorithm.problem.arms, agent.served
     if not isinstance(state, ArmState):
         raise InvalidArgument("this agent tries nothing: give it a baseline or a holdout")
     looks = [math.ceil(look * agent.users - 1e-9) for look in arms.looks]
-    past, found = sum(look <= served for look in looks), Trial(live=agent.plan.memory.since)
+    past, found = sum(look <= served for look in looks), TrialAnswer(live=agent.plan.memory.since)
     found = replace(found, next_look=[*looks, 0][past])
     if state.looks:
         over, level = state.evidence(), arms.level(len(state.looks))
