@@ -77,6 +77,7 @@ class Agent(Uncopyable):
             # Before a store is touched: where warnings are errors, nothing has happened.
             warn_of_budget(algorithm.privacy, algorithm.users)
         instance_of("name", name, str)
+        instance_of("store", store, (str, os.PathLike, Store))
         self.algorithm, self.run_name = algorithm, name
         self.store = store if isinstance(store, Store) else Store(store)
         self._lock = new_lock()
@@ -171,10 +172,7 @@ class Agent(Uncopyable):
             return self.intake.take(block, None, None, self._loop.step)
 
     def forget(self, person: int | str) -> dict[str, int]:
-        """Erases the waiting episodes of a person, in every run of the store.
-
-        Says how many were ``removed``, and ``released`` before, which cannot be taken back.
-        """
+        """Erases a person's waiting episodes in all runs: ``removed``; ``released`` ones stay."""
         while True:
             for agent in [*self.store.agents] if not self.store.durable else ():
                 with agent._alone("forget"):
@@ -319,9 +317,8 @@ class Agent(Uncopyable):
 
         The file says what is guaranteed to whom, which agent, spec and release of Tacit made it and
         when, has a hash of all that it holds (:func:`tacit.published.about`), and the head of the
-        ledger: it is a witness that an older copy of the store lacks entries. A path in .json has
-        the JSON form, ``greedy`` is the best policy by the estimates, which does not explore, and
-        with ``force`` simulated noise, which protects no one, is no reason to refuse.
+        ledger: it is a witness that an older copy of the store lacks entries. A ``greedy`` policy
+        does not explore; ``force`` also publishes what simulated noise protects from nobody.
         """
         with self._alone("publish"):
             proven = self.guarantee
@@ -404,21 +401,22 @@ class Agent(Uncopyable):
             self._loop.roll_back(version, pin)
 
     def adopt(self, policy: Any) -> None:
-        """Tries a policy that was trained elsewhere, perhaps in a simulator, on a share of users.
-
-        It challenges as a new version, and takes over if the next release says it is better.
-        """
+        """Tries a policy from elsewhere, on a share of users: a new version's challenger."""
         if not isinstance(self.state, ArmState):
             raise InvalidArgument("a policy is tried by arms: give baseline= or holdout=")
-        with self._alone("adopt"):
-            self._loop.roll_back(self._run.look().row.latest, arms=("adopt", policy))
+        self._rearm("adopt", policy)
 
     def go_live(self) -> None:
         """Serves the newest policy that was tried to all but the holdout, as a new version."""
         if getattr(self.state, "challenger", None) is None:
             raise InvalidArgument("no policy was tried yet")
-        with self._alone("go_live"):
-            self._loop.roll_back(self._run.look().row.latest, arms=("go live", None))
+        self._rearm("go live")
+
+    def _rearm(self, what: str, policy: Any = None) -> None:
+        with self._alone(what):
+            while self._loop.step():  # or a release that was not learnt from would be left out
+                pass
+            self._loop.roll_back(self._run.look().row.latest, arms=(what, policy))
 
     def unpin(self) -> None:
         """After the next release a new policy serves again."""
