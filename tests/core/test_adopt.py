@@ -64,9 +64,22 @@ def test_users_who_came_before_are_not_its_own() -> None:
     served(agent, 2000, rng)
     agent.adopt(RIGHT)
     served(agent, agent.block_users, rng)
-    look = agent.arms.looks[-1]
+    look = agent.state.looks[-1]
     assert look.chances[CHALLENGER] == pytest.approx(0.5 * early[CHALLENGER], rel=0.01)
     assert look.chances.sum() == pytest.approx(1.0)
+
+
+def test_a_release_is_learnt_from_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where a plan failed between the two commits, adopting leaves nothing out."""
+    agent, rng = agent_of(), np.random.default_rng(0)
+    with monkeypatch.context() as patch:
+        patch.setattr(type(agent.algorithm), "plan", lambda *_: 1 // 0)
+        with pytest.raises(ZeroDivisionError):
+            served(agent, 4000, rng)
+    assert agent.releases == 0
+    agent.adopt(RIGHT)
+    assert (agent.releases, len(agent.state.looks)) == (1, 1)
+    assert agent.plan.memory.inner.greedy.actions.tolist() == RIGHT.actions.tolist()
 
 
 def test_a_trial_costs_its_share() -> None:
@@ -75,7 +88,7 @@ def test_a_trial_costs_its_share() -> None:
     agent.adopt(RIGHT)
     served(agent, 4000, rng)
     mu = agent.privacy.episode_mu * agent.algorithm.arms.share**0.5
-    assert agent.arms.looks[-1].noise == pytest.approx(2.0 / mu, rel=1e-3)
+    assert agent.state.looks[-1].noise == pytest.approx(2.0 / mu, rel=1e-3)
 
 
 def test_any_policy_of_vectors_is_tried() -> None:

@@ -12,7 +12,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -41,11 +41,7 @@ class Even(Sequence[int]):
     def __len__(self) -> int:
         return -(-self.users // self.size)
 
-    @overload
-    def __getitem__(self, index: int) -> int: ...
-    @overload
-    def __getitem__(self, index: slice) -> Sequence[int]: ...
-    def __getitem__(self, index: int | slice) -> int | Sequence[int]:
+    def __getitem__(self, index: Any) -> Any:
         if isinstance(index, slice):
             return tuple(self[i] for i in range(len(self))[index])
         # Refuses what is out of range, and counts negative ones from the end.
@@ -164,7 +160,7 @@ _OPTIONS: dict[str, dict[str, type[float]]] = {
 
 def _read(text: str) -> tuple[str, dict[str, float]]:
     """A name's kind and options, with their types right; the values are checked where used."""
-    with contextlib.suppress(ValueError, KeyError, AttributeError):
+    with contextlib.suppress(ValueError, KeyError, AttributeError, TypeError):
         kind, colon, rest = text.partition(":")
         given = [item.partition("=") for item in rest.split(",")] if colon else []
         kinds = _OPTIONS[kind]
