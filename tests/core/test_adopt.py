@@ -64,7 +64,7 @@ def test_users_who_came_before_are_not_its_own() -> None:
     served(agent, 2000, rng)
     agent.adopt(RIGHT)
     served(agent, agent.block_users, rng)
-    look = agent.arms.looks[-1]
+    look = agent.state.looks[-1]
     assert look.chances[CHALLENGER] == pytest.approx(0.5 * early[CHALLENGER], rel=0.01)
     assert look.chances.sum() == pytest.approx(1.0)
 
@@ -75,7 +75,7 @@ def test_a_trial_costs_its_share() -> None:
     agent.adopt(RIGHT)
     served(agent, 4000, rng)
     mu = agent.privacy.episode_mu * agent.algorithm.arms.share**0.5
-    assert agent.arms.looks[-1].noise == pytest.approx(2.0 / mu, rel=1e-3)
+    assert agent.state.looks[-1].noise == pytest.approx(2.0 / mu, rel=1e-3)
 
 
 def test_any_policy_of_vectors_is_tried() -> None:

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 _ELSEWHERE = ("unknown", "undecided")
 _MOST = 512
 """Devices that share a transaction, at most."""
+_GATHER = 0.005  # seconds that they wait for one another, where several came at once before
 
 
 def form_of(agent: Agent) -> Form:
@@ -113,6 +114,32 @@ class Form:
             self.component(body),
             *map(number, (*body["rewards"], *more)),
         )
+
+    def apart(self, body: Mapping[str, Any], kind: str) -> str:
+        """Mistake in the public form of a decision or an outcome; empty if there is none."""
+        if self.features:
+            return "a trial takes whole histories: POST /v1/episodes"
+        needed = ("state", "action") if kind == "decision" else ("reward",)
+        if missing := [name for name in needed if name not in body]:
+            return f"{missing[0]} is missing"
+        step = body.get("step")
+        if type(step) is not int or not 0 <= step < self.horizon:
+            return f"step must be a whole number from 0 to {self.horizon - 1}"
+        said = body.get("ticket", "").partition(".")[0]
+        if kind == "decision" and str(body.get("version", said)) != said:
+            return "version must be that of the ticket, or be left out"
+        return self.undrawn(body) if kind == "decision" else ""
+
+    def late(self, body: Mapping[str, Any], ticket: str | None) -> LateStep:
+        """A request as the agent takes it; with a ticket a decision. Values never raise."""
+        states, actions = self.codes
+        after = code(states, body.get("next_state"))
+        values: dict[str, Any] = {"reward": number(body.get("reward")), "next_state": after}
+        if ticket is not None:
+            values = {"state": code(states, body["state"]), "action": code(actions, body["action"])}
+            values["probability"] = number(body.get("probability"))
+            values["component"] = self.component(body)
+        return LateStep(body["user"], body["event"], values | {"step": body["step"]}, ticket)
 
     def block(self, rows: Sequence[bytes]) -> Block:
         """Users, packed alike, as the columns of a block."""
@@ -200,9 +227,11 @@ class Intake:
         self._thread.join(timeout=30.0)
 
     def _run(self) -> None:
-        going = True
+        going, batch = True, list[Any]()
         while going:
-            batch = [self._queue.get()]
+            several, batch = len(batch) > 1, [self._queue.get()]
+            if several:  # others are on their way: one transaction for more of them
+                time.sleep(_GATHER)
             while len(batch) < _MOST and not self._queue.empty():
                 batch.append(self._queue.get_nowait())
             going = None not in batch

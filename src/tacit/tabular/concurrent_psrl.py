@@ -219,8 +219,12 @@ class ConcurrentPSRL(CountingAlgorithm[PSRLState]):
         return Plan(mixed, best, memory)
 
     def drawn_world(self, state: PSRLState, rng: Generator) -> tuple[Floats, Floats]:
-        """A world of the posterior, in which the unknown of a row leads somewhere near."""
-        return state.posterior.sample_whole(rng)
+        """A world of the posterior; cells that may pay little pay together what they did."""
+        of, (P, r) = state.posterior, state.posterior.sample_whole(rng)
+        told = of.reward_mean + of.reward_std * rng.standard_normal(r.shape)
+        little, most = (of.paying < 0.9) & (of.known > 0.5), np.clip(told, 0.0, 1.0)
+        paid, known = ((np.maximum(of.visits, 0.0) * little * x).sum() for x in (told, most))
+        return P, np.where(little, most * np.clip(paid / max(known, 1e-9), 0.0, 1.0), r)
 
     def known_cells(self, state: PSRLState) -> Floats:
         """How far rows are known."""

@@ -471,10 +471,7 @@ def simulate_episodes(
 
 
 def _choices(policy: AnyPolicy, chances: Callable[[Floats], Floats]) -> tuple[bool, Ints, Floats]:
-    """Whether it is deterministic, its actions, and its choices as a sampler needs them.
-
-    A mixed one's have an axis of components in front.
-    """
+    """Whether it is deterministic, its actions, and a sampler's choices, of components first."""
     if isinstance(policy, MixedPolicy):
         if policy.is_deterministic:
             return True, policy.tables, _NO_CHOICES[np.newaxis]
