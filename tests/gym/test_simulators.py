@@ -120,7 +120,7 @@ class TestDraws:
         users = agent.simulator(64).vector(6_400)
         states, paid = users.reset(seed=0)[0], 0.0
         for _ in range(8):
-            states, rewards, *_ = users.step(users.np_random.integers(2, size=6_400))
+            _, rewards, *_ = users.step(users.np_random.integers(2, size=6_400))
             paid += rewards.mean()
         assert paid == pytest.approx(8 * 0.02, rel=0.25)
 
