@@ -77,6 +77,7 @@ class Agent(Uncopyable):
             # Before a store is touched: where warnings are errors, nothing has happened.
             warn_of_budget(algorithm.privacy, algorithm.users)
         instance_of("name", name, str)
+        instance_of("store", store, (str, os.PathLike, Store))
         self.algorithm, self.run_name = algorithm, name
         self.store = store if isinstance(store, Store) else Store(store)
         self._lock = new_lock()
@@ -439,6 +440,8 @@ class Agent(Uncopyable):
         if not isinstance(self.state, ArmState):
             raise InvalidArgument("a policy is tried by arms: give baseline= or holdout=")
         with self._alone("adopt"):
+            while self._loop.step():  # or a release that was not learnt from would be left out
+                pass
             self._loop.roll_back(self._run.look().row.latest, tried=(policy,))
 
     def unpin(self) -> None:
