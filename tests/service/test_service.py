@@ -19,12 +19,13 @@ from tacit.core.agent import Agent
 from tacit.privacy import local
 from tacit.privacy.errors import InvalidArgument
 from tacit.service import intake
-from tacit.service.client import Client, Refused
+from tacit.service.client import Refused
 from tacit.service.http import Service, forgotten
 from tacit.service.tokens import new_token
 from tacit.store import ledger
 from tacit.store.runs import Answer
 from tacit.store.store import Store, StoreGone
+from tests.service.people import Device
 from tests.service.running import running
 from tests.service.world import come, episode, make_app, reads, write_app
 
@@ -493,7 +494,7 @@ def test_the_command_serves_by_tls_with_two_workers(tmp_path):
     command = [sys.executable, "-c", "from tacit.cli.app import main; main()", "serve", path]
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
     context = ssl.create_default_context(cafile=certificate)
-    device = Client(f"https://127.0.0.1:{port}", token, tries=100, context=context)
+    device = Device(f"https://127.0.0.1:{port}", token, tries=100, context=context)
     try:
         for version in (0, 1):
             while device.policy().version < version:
