@@ -14,6 +14,7 @@ import gymnasium
 import pytest
 
 import tacit
+from tacit.cli.run import SUITE, _read_sweep
 from tacit.privacy.errors import InvalidArgument
 from tacit.registry import choose_agent
 from tacit.simulation.sweep import Job, Sweep, SweepFailed, _done, kept_at, sweep
@@ -199,7 +200,33 @@ def test_the_command(tmp_path):
     picture = str(tmp_path / "again.svg")
     drawn = call("show", str(tmp_path / "s.json"), str(tmp_path / "s.json"), "--plot", picture)
     assert drawn.exit_code == 0
-    assert "<!-- ucbvi:scale=0.5, epsilon 1 -->" in Path(picture).read_text()
+    assert "<!-- ucbvi (scale=0.5) -->" in Path(picture).read_text()
+
+
+def test_a_suite_leaves_out_what_does_not_fit_and_says_so(tmp_path, monkeypatch):
+    names = f'worlds = ["{WORLD}", "no_such.world", "two_state:horizon=3"]\nusers = [60, 70, 80]'
+    kept = [line for line in SWEEP.splitlines() if not line.startswith(("worlds", "users"))]
+    (tmp_path / "suite.toml").write_text("\n".join([names, *kept]))
+    monkeypatch.setattr("tacit.cli.run.SUITE", tmp_path / "suite.toml")
+    given = ("sweep", "suite", "--workers", "1", "--json", "--folder", str(tmp_path / "runs"))
+    made = json.loads(call(*given, "--agent", "lsvi_ucb", "--agent", "ucbvi").stdout)
+    left_out = made.pop("left_out")
+    assert [key.partition(":")[0] for key in left_out if "no_such" in key] == ["no_such.world"] * 4
+    assert f"{WORLD}: lsvi_ucb, epsilon 1" in left_out
+    assert list(made[WORLD]) == ["ucbvi, epsilon 1", "ucbvi, no privacy"]
+    assert "lsvi_ucb, epsilon 1" in made["two_state:horizon=3"]
+    assert {line["users"] for line in made["two_state:horizon=3"].values()} == {80}
+    with pytest.raises(InvalidArgument, match="users must be one number, or 1, got 2"):
+        small(users=[60, 70])
+
+
+def test_held_out_worlds_are_there_with_an_optimum():
+    wanted = _read_sweep(str(SUITE))
+    assert len(wanted["worlds"]) == len(wanted["users"]) == 17
+    assert len(wanted["seeds"]) >= 10
+    for name in wanted["worlds"]:
+        world = tacit.world(name)
+        assert world.baseline_value < world.optimal_value
 
 
 @pytest.mark.parametrize(

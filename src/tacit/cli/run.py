@@ -7,6 +7,8 @@ import os
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -22,6 +24,9 @@ if TYPE_CHECKING:
     from tacit.registry import AgentChoice
     from tacit.simulation.plan import Forecast
     from tacit.simulation.result import Result
+
+SUITE = Path(__file__).parents[1] / "simulation" / "suite.toml"
+"""Held-out worlds."""
 
 
 @command()
@@ -41,6 +46,9 @@ def _run(
     workers: terminal.Workers = None,
     plot: terminal.Plot = None,
     save: terminal.Save = None,
+    policy_out: Annotated[
+        str | None, asked("FILE", "Write the greedy policy of one run, as .npz or .json.")
+    ] = None,
     control: Annotated[
         bool, flag("Beside the first run, the same agent where it learns from noise alone.")
     ] = True,
@@ -55,6 +63,9 @@ def _run(
     runs = range(seed, seed + (seeds or (1 if len(lines) == 1 else 5)))
     processes = workers or os.cpu_count() or 1
     terminal.check_outputs(plot, save)
+    terminal.check_writable("the policy", policy_out, (".npz", ".json"))
+    if policy_out and len(lines) * len(runs) > 1:
+        raise InvalidArgument("--policy-out is of one run: one agent, one budget, one seed")
     built, start = build_world(world), time.perf_counter()
     check_optimum(built)
     declared = users or usual_users(built)
@@ -75,6 +86,8 @@ def _run(
         line.results = results[line.label]
     if save is not None:
         save_results(results, save)
+    if policy_out is not None:
+        _publish(lines[0].results[0], built.spec, policy_out)
     if plot is not None:
         from tacit.simulation.plots import plot_results
 
@@ -83,7 +96,7 @@ def _run(
         print_json(_content(built, lines) | {"seconds": time.perf_counter() - start})
     else:
         _show(built, lines)
-        _say_written(plot, save)
+        _say_written(plot, save, policy_out)
 
 
 @dataclass
@@ -191,6 +204,16 @@ def _verdict(line: _Line) -> str:
     return f"{words}{first.users:,} users were not enough to get 90 % of it, for good."
 
 
+def _publish(run: Result, spec: Any, path: str) -> None:
+    """Writes a run's policy; its facts say that it was simulated."""
+    from types import SimpleNamespace as Told
+
+    from tacit.core.public_file import facts_of, publish_with
+
+    at = Told(served=run.users, releases=run.releases, inherited=0)
+    publish_with(run.policy, path, facts_of(Told(name=run.agent, spec=spec), run.guarantee, at))
+
+
 def _say_written(*files: str | None) -> None:
     for file in filter(None, files):
         typer.echo(f"Written: {file}")
@@ -201,7 +224,8 @@ def _say_written(*files: str | None) -> None:
 
 @command()
 def _sweep(
-    file: Annotated[str, given("FILE.toml", "What to run.")],
+    file: Annotated[str, given("FILE.toml|suite", "What to run; suite has held-out worlds.")],
+    agent: Annotated[list[str] | None, asked("NAME", "In place of the file's agents.")] = None,
     folder: Annotated[str, asked("FOLDER", "Where results are kept.")] = "runs",
     allow_code: terminal.AllowCode = False,
     workers: terminal.Workers = None,
@@ -213,9 +237,11 @@ def _sweep(
     from tacit.simulation.sweep import SweepFailed, sweep
     from tacit.simulation.tables import summary
 
-    wanted, failed = _read_sweep(file), None
+    own, failed = file == "suite", None
+    wanted = _read_sweep(str(SUITE) if own else file) | {"fitting": own}
+    wanted["agents"] = agent or wanted["agents"]
     terminal.check_outputs(plot, save)
-    with names_of(file, allow_code):
+    with names_of(file, allow_code or own):
         try:
             made = sweep(**wanted, folder=folder, workers=workers or os.cpu_count() or 1)
         except SweepFailed as error:
@@ -226,13 +252,16 @@ def _sweep(
     if plot is not None and found:
         made.plot(plot)
     if as_json:
-        print_json({w: {k: summary(r) for k, r in runs.items()} for w, runs in found.items()})
+        shown = {w: {k: summary(r) for k, r in runs.items()} for w, runs in found.items()}
+        print_json(shown | ({"left_out": dict(made.left_out)} if made.left_out else {}))
     else:
         say(f"{len(made.results)} of {len(made.jobs)} runs; medians over seeds")
         for world in found:
             titles, *lines = made.table(world)
             say(world)
             print_table(titles, lines)
+        for line, why in made.left_out.items():
+            say(f"Left out: {line}: {why}")
         _say_written(plot, save)
     if failed is not None:
         raise failed
@@ -256,7 +285,8 @@ def _read_sweep(file: str) -> dict[str, Any]:
         found = content.get(name)
         if not isinstance(found, list) or not found:
             raise InvalidArgument(f"{name} in {file!r} must be a list, got {found!r}")
-    seeds = content.get("seeds", 5)
+    number = partial(whole_number, "users")
+    seeds, users = content.get("seeds", 5), content.get("users", 10**6)
     return {
         "worlds": content["worlds"],
         "agents": content["agents"],
@@ -264,7 +294,7 @@ def _read_sweep(file: str) -> dict[str, Any]:
             terminal.privacy_model("none" if e == "none" else kind, e, content.get("delta"))
             for e in content["epsilons"]
         ],
-        "users": whole_number("users", content.get("users", 10**6)),
+        "users": [*map(number, users)] if isinstance(users, list) else number(users),
         "seeds": seeds if isinstance(seeds, list) else range(whole_number("seeds", seeds)),
     }
 

@@ -11,7 +11,17 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from tacit.cli import terminal
-from tacit.cli.terminal import amount, command, count, flag, given, print_json, print_table, say
+from tacit.cli.terminal import (
+    amount,
+    asked,
+    command,
+    count,
+    flag,
+    given,
+    print_json,
+    print_table,
+    say,
+)
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.validation import one_of
 
@@ -30,18 +40,19 @@ def _show(
         given("[world|agent [NAME]|FILE...]", "What it is, and its name; or saved runs."),
     ] = None,
     plot: terminal.Plot = None,
-    by_world: Annotated[bool, flag("Of saved runs: a row for every world.", "--by-world")] = False,
+    draw: Annotated[str, asked("regret|values|both", "Panels of --plot.", "--draw")] = "both",
+    width: Annotated[str, asked("screen|page|column", "Of the picture.", "--width")] = "screen",
     as_json: terminal.Json = False,
 ) -> None:
     from tacit import registry
     from tacit.registry import split
 
-    asked = names or []
-    kind, name = [*asked, "", ""][:2]
+    wanted = names or []
+    kind, name = [*wanted, "", ""][:2]
     if plot or (kind and Path(kind).is_file()):
-        _runs(asked, plot, by_world)
+        _runs(wanted, plot, draw, width)
         return
-    if len(asked) > 2:
+    if len(wanted) > 2:
         raise InvalidArgument("one at a time: tacit show agent ucbvi")
     one_of("what to show", kind or "world", ("world", "agent"))
     if kind == "agent" and name:
@@ -68,7 +79,7 @@ def _show(
         )
 
 
-def _runs(files: Sequence[str], plot: str | None, by_world: bool) -> None:
+def _runs(files: Sequence[str], plot: str | None, draw: Any, width: str) -> None:
     """Saved runs, from one file or several together."""
     from tacit.simulation.plots import plot_results
     from tacit.simulation.tables import load_results, merged, rows
@@ -77,7 +88,7 @@ def _runs(files: Sequence[str], plot: str | None, by_world: bool) -> None:
     whole = merged([load_results(file) for file in files])
     titles, *lines = rows(whole)
     if plot is not None:
-        plot_results(whole, plot, by_world=by_world)
+        plot_results(whole, plot, draw=draw, width=width)
     print_table(titles, lines)
     if plot is not None:
         typer.echo(f"Written: {plot}")

@@ -74,7 +74,7 @@ def is_tacits(what: Any) -> bool:
 def sources_digest(*made_by: Any) -> str:
     """Digest of the files of functions and classes of yours, with all of yours that they import."""
     modules = sorted({str(getattr(one, "__module__", "")) for one in made_by})
-    return short_digest(map(_closure, modules))
+    return short_digest(filter(None, map(_closure, modules)))
 
 
 @cache

@@ -36,7 +36,7 @@ from tacit.privacy.models import Privacy
 from tacit.privacy.statistic import Block, StreamedBlock
 from tacit.privacy.validation import flag, seed_of, whole_number
 from tacit.simulation.identity import identity
-from tacit.simulation.result import WORLD_VALUES, Digests, Result
+from tacit.simulation.result import WORLD_VALUES, Result
 from tacit.simulation.verdict import complaints, noise_alone, stronger, users_needed
 
 LOGGER = logging.getLogger("tacit")
@@ -46,6 +46,7 @@ LOGGER.addHandler(logging.NullHandler())
 _LABELS, _WORLD, _NOISE, _CONTROL = 1, 2, 3, 4
 # Users where nobody says how many; of worlds that are stepped one by one, so many steps.
 _USERS = 10**6
+_LOOKS = 8  # at values, at least, of worlds where they are estimates
 HEARTBEAT = 30.0
 """Seconds between lines on standard error, where no bar is shown."""
 # Arrays of aggregate blocks: (.., S, A, S) and (.., S, A).
@@ -122,11 +123,7 @@ def run(
     if hasattr(agent.privacy, "private"):
         warn_of_budget(agent.privacy, agent.users)
     begun, name = time.perf_counter(), str(getattr(agent, "name", type(agent).__name__))
-    known_as = partial(identity, world, agent, make)
-    kinds = type(world), type(getattr(agent, "algorithm", agent))
-    plain = all(kind.__module__.startswith("tacit.") for kind in kinds)
-    # Code of yours may change meanwhile, and so may what it holds.
-    told = Digests(known_as) if plain and getattr(world, "exact", True) else known_as()
+    told = identity(world, agent, make)  # now: code of yours may change meanwhile
     labels = np.random.default_rng(np.random.SeedSequence([_LABELS, seed]))
     rng = np.random.default_rng(np.random.SeedSequence([_WORLD, seed]))
     # A spec that says something about single actions, or a policy that is given, names them.
@@ -138,12 +135,13 @@ def run(
     users_world = PermutedWorld.draw(world, labels) if permuted else None
     # In a trial the same people are moved on from look to look.
     cohort: SamePeople | None = world.cohort(rng) if hasattr(world, "cohort") else None
+    looks, apart = [0.0], _apart(agent, world)
     known: dict[bytes | None, float] = {}  # late releases often repeat a policy
     served, values, greedy_values = [0], list[float](), list[float]()
     spent = dict.fromkeys(("evaluate", "simulate", "learn", "control"), 0.0)
 
-    def valued(*policies: Any) -> tuple[list[float], Any]:
-        """Values of policies, and the first of them in the world's labels."""
+    def valued(*policies: Any) -> tuple[list[float], list[Any]]:
+        """Values of policies, and these in the world's labels."""
         keys, found = [_fingerprint(each) for each in policies], list[float]()
         own = [*policies] if users_world is None else users_world.translated(*policies)
         for key, each in zip(keys, own, strict=True):
@@ -152,11 +150,16 @@ def run(
                 own_values = [float(world.value(part)) for part in parts]
                 known[key] = own_values[0] if len(parts) == 1 else float(each.weights @ own_values)
             found.append(known[key])
-        return found, own[0]
+        return found, own
 
-    def published(policy: Any, greedy: Any) -> Any:
-        """The policy that serves users now, in the world's labels; tells of both."""
-        both, own = valued(policy, greedy)
+    def published(policy: Any, greedy: Any, last: bool) -> list[Any]:
+        """The policy that serves users now and the greedy one, in the world's labels."""
+        if last or served[-1] >= looks[-1]:
+            looks.append(max(served[-1], 1) * apart)
+            both, own = valued(policy, greedy)
+        else:  # as at the last look
+            both = [values[-1], greedy_values[-1]]
+            own = [policy] if users_world is None else users_world.translated(policy)
         for kept, one in zip((values, greedy_values), both, strict=True):
             kept.append(one)
         facts = name, world.name, seed, len(values) - 1, served[-1]
@@ -180,7 +183,7 @@ def run(
         while (block := agent.block_users) > 0:
             times = [time.perf_counter()]
             policies, form = (agent.policy, agent.greedy_policy), agent.data_format
-            policy = published(*policies)
+            policy = published(*policies, served[-1] + block >= agent.users)[0]
             times.append(time.perf_counter())
             of, asked = cohort or world, (policy, block, rng, form)
             arms = isinstance(policy, PolicyMixture)
@@ -195,7 +198,7 @@ def run(
             if cohort is not None:  # also what each got for her own history
                 values[-1] = cohort.served_value
             advance(block)
-    published(agent.policy, agent.greedy_policy)
+    last = published(agent.policy, agent.greedy_policy, True)[1]
     result = Result(
         agent=name,
         world=world.name,
@@ -209,6 +212,7 @@ def run(
         seconds={"total": time.perf_counter() - begun} | spent,
         identity=told,
         control=beside,
+        policy=last,
     )
     if beside and complaints([result]):
         second, factor = stronger(algorithm, noise_seed(seed))
@@ -217,6 +221,17 @@ def run(
             other = run(second, world, seed, progress, callback=_silent)
         result = replace(result, control=beside | users_needed(result, other, factor))
     return result
+
+
+def _apart(agent: Any, world: Any) -> float:
+    """How many times the users there are from one estimate of values to the next.
+
+    Estimates, unless their size was asked for, take no more episodes than learning, or few.
+    """
+    if not getattr(world, "evaluation_budgeted", False):
+        return 0.0
+    looks = max(_LOOKS, agent.users // (2 * world.evaluation_users))
+    return float(agent.users ** (1.0 / looks))
 
 
 def noise_seed(seed: int, stream: int = _NOISE) -> int:

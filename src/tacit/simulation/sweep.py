@@ -13,6 +13,7 @@ import itertools
 import json
 import os
 import pickle
+import sys
 import warnings
 from collections import defaultdict
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
@@ -100,9 +101,9 @@ class Job:
         agent = self.build(world)
         here = self.identified(world, agent).digests
         known = self.digests or here
-        # Another process has read its files anew.
+        # Another process has read its files anew; it has none of what came by value.
         edited = isinstance(self.world, str) and here[0] != known[0]
-        if edited or here[2] != known[2]:
+        if edited or here[2] not in (known[2], identity.sources_digest()):
             raise InvalidArgument("files are not those here that the sweep was begun with")
         result = run(agent, world, self.seed, progress, control=self.control)
         return replace(result, identity=identity.facts(known, agent))
@@ -135,6 +136,7 @@ class Sweep:
 
     jobs: tuple[Job, ...]
     results: Mapping[int, Result] = field(default_factory=dict)
+    left_out: Mapping[str, str] = field(default_factory=dict)  # and why
 
     def __repr__(self) -> str:
         return f"<Sweep: {len(self.results)} of {len(self.jobs)} runs, {len(self.worlds)} worlds>"
@@ -178,14 +180,11 @@ class Sweep:
         """Writes all results; see :func:`tacit.simulation.tables.save_results`."""
         save_results(self.labelled(), path)
 
-    def plot(self, path: str | None = None) -> Any:
-        """A row per world; see :func:`tacit.simulation.plots.plot_results`."""
+    def plot(self, path: str | None = None, **look: Any) -> Any:
+        """Panels of every world; see :func:`tacit.simulation.plots.plot_results`."""
         from tacit.simulation.plots import plot_results
 
-        lines, names = dict[str, list[Result]](), self._names()
-        for place, result in self.results.items():
-            lines.setdefault(names[place][1], []).append(result)
-        return plot_results(lines, path, by_world=True)
+        return plot_results(self.labelled(), path, **look)
 
 
 def _budget_words(privacy: Privacy) -> str:
@@ -199,8 +198,9 @@ def sweep(
     agents: Iterable[AgentLike],
     budgets: Iterable[Privacy],
     *,
-    users: int,
+    users: int | Sequence[int],
     seeds: Iterable[int],
+    fitting: bool = False,
     folder: str | os.PathLike[str] | None = None,
     executor: Executor | None = None,
     workers: int = 1,
@@ -215,8 +215,10 @@ def sweep(
         agents: texts as ``ucbvi:growth=1.3``, or what is called as ``tacit.UCBVI`` is: with the
             spec, ``users``, ``privacy``, ``seed`` and ``noise_seed``.
         budgets: privacy models.
-        users: of every run.
+        users: of every run, or a number for each world.
         seeds: of every agent; a seed means the same in ``tacit run``.
+        fitting: whether worlds that cannot be made here, and agents that refuse a world, are left
+            out; the sweep says which.
         folder: where results are kept, each under the hash of all that it depends on, and looked
             for first: tables of a world, options, and code of yours with all that it imports.
         executor: who runs the jobs: any of ``concurrent.futures``, or a Dask client's
@@ -228,10 +230,16 @@ def sweep(
     Raises:
         SweepFailed: Runs failed; the others have been run, and are kept.
     """
-    users, workers = whole_number("users", users), whole_number("workers", workers)
     found = [build(one) if hasattr(one, "unwrapped") else one for one in worlds]
-    lines = itertools.product(found, agents, budgets, seed_list(seeds))
-    jobs = _identified([Job(world, agent, one, users, seed) for world, agent, one, seed in lines])
+    numbers = [*users] if isinstance(users, Sequence) else [users] * len(found)
+    counts = [whole_number("users", one) for one in numbers]
+    if len(counts) != len(found):
+        raise InvalidArgument(f"users must be one number, or {len(found)}, got {len(counts)}")
+    placed, workers = list(zip(found, counts, strict=True)), whole_number("workers", workers)
+    lines = itertools.product(placed, agents, budgets, seed_list(seeds))
+    jobs, left_out = _identified(
+        [Job(at[0], *rest[:2], at[1], rest[2]) for at, *rest in lines], fitting
+    )
     if not jobs:
         raise InvalidArgument("worlds, agents, budgets and seeds must not be empty")
     results: dict[int, Result] = {}
@@ -250,7 +258,9 @@ def sweep(
         if callback is not None:
             callback(job, result)
 
-    return run_jobs(jobs, results, finished, executor, workers, progress)
+    return replace(
+        run_jobs(jobs, results, finished, executor, workers, progress), left_out=left_out
+    )
 
 
 def run_jobs(
@@ -316,18 +326,27 @@ def seed_list(seeds: Iterable[int]) -> list[int]:
     return [whole_number("seeds", seed, least=0) for seed in found]
 
 
-def _identified(jobs: Sequence[Job]) -> list[Job]:
-    """Jobs with digests; a mistake in the last of them must not cost the time of the rest."""
-    built, known, found = dict[int, World](), dict[Any, Job](), list[Job]()
+def _identified(jobs: Sequence[Job], fitting: bool) -> tuple[list[Job], dict[str, str]]:
+    """Jobs with digests, and those that are left out, if they need not all fit.
+
+    A mistake in the last of them must not cost the time of the rest.
+    """
+    built, known, left_out = dict[int, Any](), dict[Any, Job | None](), dict[str, str]()
     for job in jobs:
         at = id(job.world)
         key = at, id(job.agent), repr(job.privacy)
-        if at not in built:
-            built[at] = _built(job.world)
-        if key not in known:
+        if key in known:
+            continue
+        try:
+            built[at] = built[at] if at in built else _built(job.world)
             known[key] = job.identified(built[at])
-        found.append(replace(job, digests=known[key].digests))
-    return found
+        except Exception as error:  # whatever an agent of yours says of another's spec
+            if not fitting:
+                raise
+            known[key] = None
+            left_out[f"{_name(job.world)}: {job.line}"] = f"{type(error).__name__}: {error}"
+    found = [(job, known[id(job.world), id(job.agent), repr(job.privacy)]) for job in jobs]
+    return [replace(job, digests=like.digests) for job, like in found if like], left_out
 
 
 def _built(world: WorldLike) -> World:
@@ -337,7 +356,7 @@ def _built(world: WorldLike) -> World:
 
 def _outcome(job: Job) -> Result | str:
     try:
-        return job.run()
+        return replace(job.run(), policy=None)  # large, and made for another process
     except Exception as error:
         return f"{type(error).__name__}: {error}"
 
@@ -400,17 +419,29 @@ def outcomes(
 
 
 def _packed(what: Any) -> bytes:
-    """Bytes; functions of a notebook or a script, which no module has, go along by value."""
+    """Bytes; functions of yours go along by value, with your modules that they import."""
     import cloudpickle
 
+    makers = (getattr(what, "agent", None), getattr(what, "world", None))
+    names = {name for one in makers for name in identity.own_sources(_module(one))}
+    own = [sys.modules[name] for name in sorted(names & {*sys.modules})]
     try:
-        data: bytes = cloudpickle.dumps(what)
+        with contextlib.ExitStack() as stack:
+            for module in own:
+                cloudpickle.register_pickle_by_value(module)
+                stack.callback(cloudpickle.unregister_pickle_by_value, module)
+            data: bytes = cloudpickle.dumps(what)
     except Exception as error:
         raise InvalidArgument(
             "what makes agents and worlds cannot be sent to other processes; use workers=1: "
             f"{type(error).__name__}: {error}"
         ) from error
     return data
+
+
+def _module(one: Any) -> str:
+    found = getattr(one, "__module__", None)
+    return found if isinstance(found, str) and found != "__main__" else ""
 
 
 @lru_cache(maxsize=1)

@@ -60,6 +60,9 @@ def summary(results: Sequence[Result]) -> dict[str, Any]:
     """Runs of one agent and their medians, as plain values."""
     guarantee = results[0].guarantee
     return {
+        "algorithm": results[0].agent,
+        "users": results[0].users,
+        "seconds_median": median(run.seconds.get("total", 0.0) for run in results),
         "guarantee": None if guarantee is None else guarantee.to_dict(),
         "runs": [
             {"seed": run.seed} | {name: run.summary[name] for name in _RUN} for run in results
@@ -115,26 +118,39 @@ def number_words(number: float | None) -> str:
 
 
 def frame(results: Labelled) -> Any:
-    """A row per release of every run, as a data frame of pandas.
+    """A row per release of every run, as a data frame of pandas; each column means one thing.
 
-    The value is that of the policy that the release serves users with; regret is of all users so
-    far; loss and score are of the value.
+    ``serving_value`` is of the policy that the release serves users with, ``regret`` of all users
+    so far; values of ``random``, ``first`` and ``noise`` stand beside them, and the optimum.
     """
     try:
         import pandas  # type: ignore[import-untyped]
     except ImportError as error:
         raise MissingExtra("a frame needs pandas: pip install 'tacit[frames]'") from error
-    named = ("agent", "world", "privacy", "seed")
-    arrays = {"users": "served", "value": "values", "greedy_value": "greedy_values"}
-    arrays |= {"regret": "regret", "loss": "losses", "score": "scores"}
     parts = [
-        {"label": label}
-        | {name: getattr(run, name) for name in named}
-        | {f"{name}_digest": run.identity.get(name) for name in ("world", "agent")}
-        | {name: run.identity.get(name) for name in ("options", "code")}
-        | {"verdict": run.verdict, "random": run.baseline_value, "first": run.first_value}
-        | {"noise": run.control.get("served_value", math.nan), "release": range(len(run.served))}
-        | {name: getattr(run, attribute) for name, attribute in arrays.items()}
+        {
+            "label": label,
+            "agent": run.agent,
+            "options": run.identity.get("options"),
+            "model": "none" if run.guarantee is None else run.guarantee.model,
+            "epsilon": math.inf if run.guarantee is None else run.guarantee.epsilon,
+            "delta": 0.0 if run.guarantee is None else run.guarantee.delta,
+            "unit": None if run.guarantee is None else run.guarantee.unit,
+            "world": run.world,
+            **{f"{name}_digest": run.identity.get(name) for name in ("world", "agent", "code")},
+            "seed": run.seed,
+            "release": range(len(run.served)),
+            "users": run.served,
+            "regret": run.regret,
+            "serving_value": run.values,
+            "greedy_value": run.greedy_values,
+            "score": run.scores,
+            "random_value": run.baseline_value,
+            "first_value": run.first_value,
+            "noise_value": run.control.get("served_value", math.nan),
+            "optimal_value": run.optimal_value,
+            "verdict": run.verdict,
+        }
         for label, several in results.items()
         for run in several
     ]
