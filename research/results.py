@@ -13,14 +13,7 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from pathlib import Path
 
-from research import (
-    audit_table,
-    functional_curves,
-    gymnasium,
-    lq_orders,
-    offline,
-    trials,
-)
+from research import audit_table, functional_curves, gymnasium, lq_orders, offline, trials
 from research.studies import STUDIES
 from research.study import amount, load, spread
 
@@ -64,7 +57,7 @@ def _suite() -> str:
     """Of what ``tacit sweep suite --json`` printed."""
     lines = []
     for world, kept in load("suite").items():
-        for label, found in kept.items() if world != "left_out" else ():
+        for label, found in kept.items():
             agent, _, budget = label.partition(", ")
             named = f"{agent}: {found['algorithm']}" if agent == "auto" else agent
             cells = [world.rpartition("worlds.")[2], named, budget.removeprefix("epsilon ")]

@@ -24,10 +24,7 @@ def controller(world: Any) -> QPolicy:
 
 @pytest.mark.parametrize(
     ("name", "make", "loop", "angles"),
-    [
-        ("MountainCar-v0", mountain_car, "climb", ()),
-        ("Pendulum-v1", pendulum, "swing", (0,)),
-    ],
+    [("MountainCar-v0", mountain_car, "climb", ()), ("Pendulum-v1", pendulum, "swing", (0,))],
 )
 def test_steps_are_those_of_gymnasium(name: str, make: Any, loop: str, angles: Any) -> None:
     env: Any = gymnasium.make(name).unwrapped

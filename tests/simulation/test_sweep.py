@@ -67,8 +67,8 @@ def test_what_cannot_be_sent_is_refused_and_what_cannot_be_loaded_is_said():
         small(agents=[lambda spec, **given: tacit.UCBVI(spec, **given) if lock else 0], workers=2)
     foreign = b"cno_such_module\nthing\n."  # a pickle of something that is not here
     words = "another process cannot load it: ModuleNotFoundError: No module named 'no_such"
-    assert _done(foreign, pickle.dumps(3)).startswith(words)
-    assert _done(pickle.dumps(abs), pickle.dumps(-3)) == 3
+    assert _done(foreign).startswith(words)
+    assert _done(pickle.dumps((abs, -3))) == 3
 
 
 def test_who_runs_it_does_not_matter():
@@ -209,10 +209,10 @@ def test_a_suite_leaves_out_what_does_not_fit_and_says_so(tmp_path, monkeypatch)
     (tmp_path / "suite.toml").write_text("\n".join([names, *kept]))
     monkeypatch.setattr("tacit.cli.run.SUITE", tmp_path / "suite.toml")
     given = ("sweep", "suite", "--workers", "1", "--json", "--folder", str(tmp_path / "runs"))
-    made = json.loads(call(*given, "--agent", "lsvi_ucb", "--agent", "ucbvi").stdout)
-    left_out = made.pop("left_out")
-    assert [key.partition(":")[0] for key in left_out if "no_such" in key] == ["no_such.world"] * 4
-    assert f"{WORLD}: lsvi_ucb, epsilon 1" in left_out
+    out = call(*given, "--agent", "lsvi_ucb", "--agent", "ucbvi")
+    made, left_out = json.loads(out.stdout), out.stderr.splitlines()
+    assert len([line for line in left_out if "left out: no_such.world: " in line]) == 4
+    assert any(f"left out: {WORLD}: lsvi_ucb, epsilon 1: " in line for line in left_out)
     assert list(made[WORLD]) == ["ucbvi, epsilon 1", "ucbvi, no privacy"]
     assert "lsvi_ucb, epsilon 1" in made["two_state:horizon=3"]
     assert {line["users"] for line in made["two_state:horizon=3"].values()} == {80}

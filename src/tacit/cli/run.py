@@ -7,7 +7,6 @@ import os
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -25,8 +24,7 @@ if TYPE_CHECKING:
     from tacit.simulation.plan import Forecast
     from tacit.simulation.result import Result
 
-SUITE = Path(__file__).parents[1] / "simulation" / "suite.toml"
-"""Held-out worlds."""
+SUITE = Path(__file__).parents[1] / "simulation" / "suite.toml"  # held-out worlds
 
 
 @command()
@@ -36,22 +34,14 @@ def _run(
     epsilon: terminal.Epsilons = None,
     delta: terminal.Delta = None,
     privacy: terminal.Privacy = "joint",
-    users: Annotated[
-        int | None, count("Users that are served. \\[default: 1e6, or as many as take 1e6 steps]")
-    ] = None,
-    seeds: Annotated[
-        int | None, count("How many runs. \\[default: 1, or 5 of several agents or budgets]")
-    ] = None,
+    users: Annotated[int | None, count("Users. \\[default: 1e6, or as take 1e6 steps]")] = None,
+    seeds: Annotated[int | None, count("Runs. \\[default: 1; 5 of several lines]")] = None,
     seed: terminal.Seed = 0,
     workers: terminal.Workers = None,
     plot: terminal.Plot = None,
     save: terminal.Save = None,
-    policy_out: Annotated[
-        str | None, asked("FILE", "Write the greedy policy of one run, as .npz or .json.")
-    ] = None,
-    control: Annotated[
-        bool, flag("Beside the first run, the same agent where it learns from noise alone.")
-    ] = True,
+    policy_out: Annotated[str | None, asked("FILE", "Write the greedy policy, of one run.")] = None,
+    control: Annotated[bool, flag("Beside the first run, one that learns from noise.")] = True,
     as_json: terminal.Json = False,
 ) -> None:
     from tacit.registry import build_world
@@ -87,7 +77,7 @@ def _run(
     if save is not None:
         save_results(results, save)
     if policy_out is not None:
-        _publish(lines[0].results[0], built.spec, policy_out)
+        lines[0].results[0].policy.publish(policy_out)
     if plot is not None:
         from tacit.simulation.plots import plot_results
 
@@ -175,8 +165,7 @@ def _show(world: World, lines: Sequence[_Line]) -> None:
     titles, *table = [cells[:-1] for cells in rows(shown)]
     print_table(titles, table)
     for line in lines:
-        promise = line.results[0].guarantee
-        words = "Not private: nothing is guaranteed." if promise is None else f"{promise}"
+        words = line.results[0].guarantee or "Not private: nothing is guaranteed."
         say(f"{line.label}: {_verdict(line)}\nGuarantee: {words}")
 
 
@@ -186,8 +175,7 @@ def _verdict(line: _Line) -> str:
     from tacit.simulation.verdict import verdict
 
     results, first = line.results, line.results[0]
-    words = verdict(results)
-    words = f"{words[0].upper()}{words[1:]}. "
+    words = f"{(told := verdict(results))[0].upper()}{told[1:]}. "
     if line.choice.offline:
         value = median(result.greedy_value for result in results)
         return (
@@ -196,22 +184,11 @@ def _verdict(line: _Line) -> str:
         )
     if math.isnan(first.optimal_value):
         return f"{words}The optimum is not known: returns are reported, regret is not."
-    needed = median(result.users_to_90 for result in results)
-    if needed is not None:
+    if (needed := median(result.users_to_90 for result in results)) is not None:
         surely = "for good" if first.users >= 10 * needed else "but the run is too short to be sure"
         reached = f"After {users_words(needed)} users, those who come get 90 % of what is possible"
         return f"{words}{reached}, {surely}."
     return f"{words}{first.users:,} users were not enough to get 90 % of it, for good."
-
-
-def _publish(run: Result, spec: Any, path: str) -> None:
-    """Writes a run's policy; its facts say that it was simulated."""
-    from types import SimpleNamespace as Told
-
-    from tacit.core.public_file import facts_of, publish_with
-
-    at = Told(served=run.users, releases=run.releases, inherited=0)
-    publish_with(run.policy, path, facts_of(Told(name=run.agent, spec=spec), run.guarantee, at))
 
 
 def _say_written(*files: str | None) -> None:
@@ -238,12 +215,13 @@ def _sweep(
     from tacit.simulation.tables import summary
 
     own, failed = file == "suite", None
-    wanted = _read_sweep(str(SUITE) if own else file) | {"fitting": own}
-    wanted["agents"] = agent or wanted["agents"]
+    wanted = _read_sweep(str(SUITE) if own else file) | ({"agents": agent} if agent else {})
     terminal.check_outputs(plot, save)
     with names_of(file, allow_code or own):
         try:
-            made = sweep(**wanted, folder=folder, workers=workers or os.cpu_count() or 1)
+            made = sweep(
+                **wanted, fitting=own, folder=folder, workers=workers or os.cpu_count() or 1
+            )
         except SweepFailed as error:
             made, failed = error.sweep, error
     found = {world: runs for world in made.worlds if (runs := made.labelled(world))}
@@ -252,17 +230,16 @@ def _sweep(
     if plot is not None and found:
         made.plot(plot)
     if as_json:
-        shown = {w: {k: summary(r) for k, r in runs.items()} for w, runs in found.items()}
-        print_json(shown | ({"left_out": dict(made.left_out)} if made.left_out else {}))
+        print_json({w: {k: summary(r) for k, r in runs.items()} for w, runs in found.items()})
     else:
         say(f"{len(made.results)} of {len(made.jobs)} runs; medians over seeds")
         for world in found:
             titles, *lines = made.table(world)
             say(world)
             print_table(titles, lines)
-        for line, why in made.left_out.items():
-            say(f"Left out: {line}: {why}")
         _say_written(plot, save)
+    for line, why in made.left_out.items():
+        typer.echo(f"tacit: left out: {line}: {why}", err=True)
     if failed is not None:
         raise failed
 
@@ -285,8 +262,7 @@ def _read_sweep(file: str) -> dict[str, Any]:
         found = content.get(name)
         if not isinstance(found, list) or not found:
             raise InvalidArgument(f"{name} in {file!r} must be a list, got {found!r}")
-    number = partial(whole_number, "users")
-    seeds, users = content.get("seeds", 5), content.get("users", 10**6)
+    seeds = content.get("seeds", 5)
     return {
         "worlds": content["worlds"],
         "agents": content["agents"],
@@ -294,7 +270,7 @@ def _read_sweep(file: str) -> dict[str, Any]:
             terminal.privacy_model("none" if e == "none" else kind, e, content.get("delta"))
             for e in content["epsilons"]
         ],
-        "users": [*map(number, users)] if isinstance(users, list) else number(users),
+        "users": content.get("users", 10**6),
         "seeds": seeds if isinstance(seeds, list) else range(whole_number("seeds", seeds)),
     }
 
@@ -333,17 +309,15 @@ def _plan(
 
     choice = choose_agent(agent)
     model = terminal.chosen_privacy(choice, privacy, epsilon, delta)
-    several = range(seed, seed + seeds)
-    made = plan(world, choice, model, users, seeds=several, workers=workers, most=most)
+    runs = range(seed, seed + seeds)
+    made = plan(world, choice, model, users, seeds=runs, workers=workers, most=most)
     if as_json:
         print_json(made.to_dict())
     else:
         _show_plan(made)
 
 
-def _plan_trial(
-    model: Privacy, people: int, effect: float, sizes: tuple[int, int, int], as_json: bool
-) -> None:
+def _plan_trial(model: Any, people: int, effect: float, sizes: Any, as_json: bool) -> None:
     from dataclasses import asdict
 
     from tacit.trial import TrialSpec, plan_trial
@@ -369,20 +343,18 @@ def _show_plan(made: Forecast) -> None:
         say(f"Chosen: {made.agent}; {made.chosen}.")
     plain = made.to_dict()
     least = plain["least_users"]
-    print_table(
-        ("", ""),
-        [
-            (f"users to 90 %, median of {len(made.results)} runs", users_words(made.users_to_90)),
-            ("  luckiest and unluckiest run", " to ".join(map(users_words, made.spread))),
-            ("  until the greedy policy has 90 %", users_words(made.greedy_users_to_90)),
-            ("  without privacy", users_words(plain["non_private_users_to_90_median"])),
-            ("  times as many as without privacy", number_words(made.price)),
-            ("  that any private method needs", "not known" if least is None else f"{least:,}"),
-            ("noise of a sum in a release, standard deviation", number_words(made.noise_std)),
-            ("releases", f"{made.results[0].releases:,}"),
-            ("users declared in the simulation", f"{made.users:,}"),
-        ],
-    )
+    facts = {
+        f"users to 90 %, median of {len(made.results)} runs": users_words(made.users_to_90),
+        "  luckiest and unluckiest run": " to ".join(map(users_words, made.spread)),
+        "  until the greedy policy has 90 %": users_words(made.greedy_users_to_90),
+        "  without privacy": users_words(plain["non_private_users_to_90_median"]),
+        "  times as many as without privacy": number_words(made.price),
+        "  that any private method needs": "not known" if least is None else f"{least:,}",
+        "noise of a sum in a release, standard deviation": number_words(made.noise_std),
+        "releases": f"{made.results[0].releases:,}",
+        "users declared in the simulation": f"{made.users:,}",
+    }
+    terminal.print_facts(facts)
     if made.why:
         say(f"It chose: {made.why}.")
     if made.offline:

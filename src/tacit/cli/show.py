@@ -11,17 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from tacit.cli import terminal
-from tacit.cli.terminal import (
-    amount,
-    asked,
-    command,
-    count,
-    flag,
-    given,
-    print_json,
-    print_table,
-    say,
-)
+from tacit.cli.terminal import amount, command, count, flag, given, print_json, print_table, say
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.validation import one_of
 
@@ -35,24 +25,21 @@ _GIVEN = ("world", "epsilon", "delta", "printed", "seed")
 
 @command()
 def _show(
-    names: Annotated[
-        list[str] | None,
-        given("[world|agent [NAME]|FILE...]", "What it is, and its name; or saved runs."),
-    ] = None,
+    names: Annotated[list[str] | None, given("[world|agent [NAME]|FILE...]", "Or runs.")] = None,
     plot: terminal.Plot = None,
-    draw: Annotated[str, asked("regret|values|both", "Panels of --plot.", "--draw")] = "both",
-    width: Annotated[str, asked("screen|page|column", "Of the picture.", "--width")] = "screen",
+    draw: Annotated[str, terminal.asked("regret|values|both", "Panels of --plot.")] = "both",
+    width: Annotated[str, terminal.asked("screen|page|column", "Of the picture.")] = "screen",
     as_json: terminal.Json = False,
 ) -> None:
     from tacit import registry
     from tacit.registry import split
 
-    wanted = names or []
-    kind, name = [*wanted, "", ""][:2]
+    asked = names or []
+    kind, name = [*asked, "", ""][:2]
     if plot or (kind and Path(kind).is_file()):
-        _runs(wanted, plot, draw, width)
+        _runs(asked, plot, draw, width)
         return
-    if len(wanted) > 2:
+    if len(asked) > 2:
         raise InvalidArgument("one at a time: tacit show agent ucbvi")
     one_of("what to show", kind or "world", ("world", "agent"))
     if kind == "agent" and name:

@@ -15,13 +15,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
+from textwrap import fill
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
 
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.validation import Floats, checked_number, one_of
-from tacit.simulation.tables import check_line
+from tacit.simulation.tables import merged
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -102,7 +103,9 @@ def plot_results(
             group = worlds.setdefault((run.world, run.identity.get("world", "")), {})
             group.setdefault(label, []).append(run)
     for label, several in (line for group in worlds.values() for line in group.items()):
-        check_line(several, label)
+        if len(found := merged([{label: several}])) > 1:
+            words = "tacit.simulation.tables.merged keeps them apart"
+            raise InvalidArgument(f"runs of {label!r} differ: {', '.join(found)}; {words}")
     told, places = _told(worlds), len(worlds) * len(drawn)
     pens = _pens(told)
     columns = min(places, 2 if len(drawn) == 2 else _ROW if wide > WIDTHS["column"] else 1)
@@ -124,9 +127,10 @@ def plot_results(
             where = world + (f" [{digest[:6]}]" if names.count(world) > 1 else "")
             for what in drawn:
                 axes = next(free)
-                axes.set_title(_wrapped(where, wide / columns * (11 if small else 8.5)))
+                words = where.replace(":", ": ", 1).replace(",", ", ")
+                axes.set_title(fill(words, int(wide / columns * (11 if small else 8.5))))
                 lines = {label: (several, pens[label]) for label, several in group.items()}
-                (_draw_regrets if what == "regret" else _draw_values)(axes, lines)
+                _draw(axes, lines, what)
         for axes in free:
             axes.remove()
         if legend:
@@ -134,16 +138,6 @@ def plot_results(
         if path is not None:
             figure.savefig(path, format=ending[1:], metadata=FORMATS[ending])
     return figure
-
-
-def _wrapped(world: str, most: float) -> str:
-    """A world's name, broken behind commas so that it stays above its panel."""
-    lines = [""]
-    for part in world.replace(":", ": ", 1).replace(",", ", ").split(" "):
-        if len(lines[-1]) + len(part) > most and lines[-1]:
-            lines.append("")
-        lines[-1] += f"{part} "
-    return "\n".join(line.strip() for line in lines)
 
 
 @cache
@@ -215,48 +209,42 @@ def _draw_legend(figure: Figure, panels: Sequence[Axes], told: Any, pens: Any, w
 Lines: TypeAlias = Mapping[str, tuple[Sequence["Result"], Pen]]
 
 
-def _draw_regrets(axes: Axes, lines: Lines) -> None:
-    """Regret by label, below that of users who are all served without anything learnt."""
-    runs = [run for several, _ in lines.values() for run in several]
-    axes.set(ylabel="cumulative regret")
+def _draw(axes: Axes, lines: Lines, what: str) -> None:
+    """Regret, below that of users served without anything learnt; or values that users get.
+
+    Of a single run there are the values of the greedy policies as well.
+    """
+    runs, values = [run for several, _ in lines.values() for run in several], what == "values"
+    axes.set(ylabel="value of the serving policy" if values else "cumulative regret")
     _user_axis(axes, runs)
     for several, pen in lines.values():
-        users, regret, *_ = curves(several)
-        deciles = np.quantile(regret, DECILES, axis=0)
-        middle = deciles[1]
-        # A logarithm has no place for a regret of zero, and rounding makes it slightly negative.
-        shown = (middle > 1e-9 * deciles[2].max()) & (middle > 0) & (users >= axes.get_xlim()[0])
+        users, *found = curves(several)
+        low, middle, high = deciles = np.quantile(found[values], DECILES, axis=0)
+        shown = users >= axes.get_xlim()[0]
+        if not values:
+            # A logarithm has no place for zero, and rounding makes regret slightly negative.
+            shown &= (middle > 1e-9 * high.max()) & (middle > 0)
+            low[:] = np.maximum(low, middle / 1e3)
         if shown.any():
-            axes.set_yscale("log")
-            _short_ticks(axes.yaxis)
-            deciles[0] = np.maximum(deciles[0], middle / 1e3)
-            _draw_line(axes, users[shown], deciles[:, shown], pen, len(several))
-    if not axes.lines:
+            axes.set_yscale("linear" if values else "log")
+            style = "steps-post" if values else "default"
+            _draw_line(axes, users[shown], deciles[:, shown], pen, len(several), style)
+    best, random = runs[0].optimal_value, runs[0].baseline_value
+    ends = np.array([axes.get_xlim()[0], max(run.users for run in runs)])
+    look: dict[str, Any] = {"color": PALE, "lw": 0.8, "zorder": 1}
+    if not values and not axes.lines:
         axes.text(0.5, 0.5, "none, or not known", ha="center", transform=axes.transAxes)
-        return
-    if (gap := runs[0].optimal_value - runs[0].baseline_value) > 0:
-        ends = np.array([axes.get_xlim()[0], max(run.users for run in runs)])
-        axes.plot(ends, gap * ends, color=PALE, lw=0.8, zorder=1, label="no learning")
-
-
-def _draw_values(axes: Axes, lines: Lines) -> None:
-    """Values of the policies that serve users; of a single run the greedy ones as well."""
-    runs = [run for several, _ in lines.values() for run in several]
-    axes.set(ylabel="value of the serving policy")
-    _user_axis(axes, runs)
-    for several, pen in lines.values():
-        users, _, serving, greedy = curves(several)
-        deciles = np.quantile(serving, DECILES, axis=0)
-        _draw_line(axes, users, deciles, pen, len(several), "steps-post")
-    if len(runs) == 1:
-        axes.plot(users, greedy[0], "--", color=PALETTE[1].colour, ds="steps-post", label="greedy")
-        if first := runs[0].users_to_90:
-            words = f"90 %{' for good' if runs[0].settled else ''} from user {first + 1:,} on"
-            axes.axvline(first + 1, color=PALETTE[0].colour, lw=0.7, label=words)
-    levels = {"optimum": runs[0].optimal_value, "no learning": runs[0].baseline_value}
-    for (name, level), dash in zip(levels.items(), ("-.", "-"), strict=True):
-        if math.isfinite(level):
-            axes.axhline(level, color=PALE, ls=dash, lw=0.8, label=name)
+    elif not values:
+        _short_ticks(axes.yaxis)
+        if best > random:
+            axes.plot(ends, (best - random) * ends, label="no learning", **look)
+    else:
+        if len(runs) == 1:
+            greedy = {"color": PALETTE[1].colour, "ds": "steps-post", "label": "greedy"}
+            axes.plot(users, found[2][0], "--", **greedy)
+        for name, level, dash in (("no learning", random, "-"), ("optimum", best, "-.")):
+            if math.isfinite(level):
+                axes.axhline(level, ls=dash, label=name, **look)
 
 
 def _draw_line(

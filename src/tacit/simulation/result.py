@@ -285,18 +285,13 @@ class Result:
 
     def to_dict(self) -> dict[str, Any]:
         """Everything as plain values: what was measured, and for readers what follows from it."""
-        return {
-            **{name: getattr(self, name) for name in _STORED},
-            "served": self.served.tolist(),
-            "values": self.values.tolist(),
-            "greedy_values": self.greedy_values.tolist(),
-            "optimal_value": or_none(self.optimal_value),
-            "guarantee": None if self.guarantee is None else self.guarantee.to_dict(),
-            "seconds": dict(self.seconds),
-            "identity": dict(self.identity),
-            "control": dict(self.control),
-            "summary": self.summary,
-        }
+        known = {name: getattr(self, name) for name in _STORED}
+        for name, value in known.items():
+            if isinstance(value, (Mapping, np.ndarray)):
+                known[name] = dict(value) if isinstance(value, Mapping) else value.tolist()
+        told = None if self.guarantee is None else self.guarantee.to_dict()
+        known |= {"optimal_value": or_none(self.optimal_value), "guarantee": told}
+        return known | {"summary": self.summary}
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Result:

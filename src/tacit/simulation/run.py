@@ -70,10 +70,7 @@ class Event:
 
 Callback: TypeAlias = Callable[[Event], object]
 """Is called at every release, in the process of the run; what it raises ends the run."""
-
-
-def _silent(_: Event) -> None:
-    """The callback of a second run, of which the log says nothing."""
+_silent: Callback = id  # of a second run, of which the log says nothing
 
 
 def run(
@@ -135,7 +132,10 @@ def run(
     users_world = PermutedWorld.draw(world, labels) if permuted else None
     # In a trial the same people are moved on from look to look.
     cohort: SamePeople | None = world.cohort(rng) if hasattr(world, "cohort") else None
-    looks, apart = [0.0], _apart(agent, world)
+    looks, apart = [0.0], 0.0
+    if getattr(world, "evaluation_budgeted", False):
+        # Estimates of values take no more episodes than learning, or few: in between, the last.
+        apart = agent.users ** (1.0 / max(_LOOKS, agent.users // (2 * world.evaluation_users)))
     known: dict[bytes | None, float] = {}  # late releases often repeat a policy
     served, values, greedy_values = [0], list[float](), list[float]()
     spent = dict.fromkeys(("evaluate", "simulate", "learn", "control"), 0.0)
@@ -157,18 +157,17 @@ def run(
         if last or served[-1] >= looks[-1]:
             looks.append(max(served[-1], 1) * apart)
             both, own = valued(policy, greedy)
-        else:  # as at the last look
+        else:
             both = [values[-1], greedy_values[-1]]
             own = [policy] if users_world is None else users_world.translated(policy)
         for kept, one in zip((values, greedy_values), both, strict=True):
             kept.append(one)
         facts = name, world.name, seed, len(values) - 1, served[-1]
-        found = values[-1], greedy_values[-1]
         words = "%s on %s, seed %d: release %d after %d users, value %.4g, greedy %.4g"
         if callback is not _silent:
-            LOGGER.info(words, *facts, *found)
+            LOGGER.info(words, *facts, *both)
         if callback is not None:
-            callback(Event(*facts, policy, greedy, *found))
+            callback(Event(*facts, policy, greedy, *both))
         return own
 
     algorithm: Any = getattr(agent, "algorithm", None)
@@ -221,17 +220,6 @@ def run(
             other = run(second, world, seed, progress, callback=_silent)
         result = replace(result, control=beside | users_needed(result, other, factor))
     return result
-
-
-def _apart(agent: Any, world: Any) -> float:
-    """How many times the users there are from one estimate of values to the next.
-
-    Estimates, unless their size was asked for, take no more episodes than learning, or few.
-    """
-    if not getattr(world, "evaluation_budgeted", False):
-        return 0.0
-    looks = max(_LOOKS, agent.users // (2 * world.evaluation_users))
-    return float(agent.users ** (1.0 / looks))
 
 
 def noise_seed(seed: int, stream: int = _NOISE) -> int:
@@ -343,12 +331,6 @@ def _fingerprint(policy: Any) -> bytes | None:
 class PermutedWorld:
     """A world whose actions have other labels: what this one calls ``a``, it ``permutation[a]``."""
 
-    name: str
-    spec: Any
-    optimal_value: float
-    baseline_value: float
-    reference_value: float
-
     def __init__(self, world: World, permutation: tuple[int, ...]) -> None:
         self.world, self.permutation = world, permutation
 
@@ -358,7 +340,7 @@ class PermutedWorld:
         return cls(world, tuple(rng.permutation(world.spec.actions).tolist()))
 
     def __getattr__(self, name: str) -> Any:
-        if name not in PermutedWorld.__annotations__:
+        if name not in ("name", "spec", *WORLD_VALUES):
             raise AttributeError(f"a world with other labels has no attribute {name!r}")
         return getattr(self.world, name)
 

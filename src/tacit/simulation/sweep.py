@@ -19,7 +19,6 @@ from collections import defaultdict
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from concurrent.futures import Executor, as_completed
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
 from pathlib import Path
 from typing import Any, TypeAlias, TypeVar
 
@@ -39,7 +38,6 @@ AgentLike: TypeAlias = str | AgentChoice | Callable[..., Any]
 WorldLike: TypeAlias = str | World | Callable[[], World]
 
 _TRIES = 3  # how often jobs are started whose processes died
-_MOST_RUNS = 10**6
 DIED = "its process died (out of memory, or stopped from outside)"
 """The outcome of what was at work, or waited, when a process died."""
 
@@ -59,7 +57,7 @@ class Job:
     """One run: what it is of, and a seed."""
 
     world: WorldLike
-    agent: AgentLike
+    agent: AgentChoice | Callable[..., Any]
     privacy: Privacy
     users: int
     seed: int
@@ -89,8 +87,7 @@ class Job:
         """The same, with the digests of its world and agent: both are made, or given."""
         world = _built(self.world) if world is None else world
         agent = self.build(world) if agent is None else agent
-        choice = choose_agent(self.agent) if isinstance(self.agent, str) else self.agent
-        make = choice.make if isinstance(choice, AgentChoice) else choice
+        make = self.agent.make if isinstance(self.agent, AgentChoice) else self.agent
         files = identity.sources_digest(make, type(agent), type(world), self.world)
         found = identity.world_digest(world), identity.agent_digest(agent, make), files
         return replace(self, digests=found)
@@ -110,17 +107,10 @@ class Job:
 
     def build(self, world: World) -> Any:
         """Its agent; the noise is simulated."""
-        choice = self.agent
-        if isinstance(choice, str):
-            choice = choose_agent(choice)
-            if choice.budget:
-                raise InvalidArgument(f"{self.agent!r} has a budget; a sweep's are its budgets")
-        if isinstance(choice, AgentChoice):
-            return choice.build(world.spec, self.users, self.privacy, self.seed)
-        given = {"users": self.users, "privacy": self.privacy}
-        seeds = {"seed": self.seed, "noise_seed": noise_seed(self.seed)}
-        made: Any = choice(world.spec, **given, **seeds)
-        return made
+        given: dict[str, Any] = {"users": self.users, "privacy": self.privacy, "seed": self.seed}
+        if isinstance(self.agent, AgentChoice):
+            return self.agent.build(world.spec, **given)
+        return self.agent(world.spec, **given, noise_seed=noise_seed(self.seed))
 
 
 def kept_at(folder: str | os.PathLike[str], job: Job) -> Path:
@@ -235,53 +225,45 @@ def sweep(
     counts = [whole_number("users", one) for one in numbers]
     if len(counts) != len(found):
         raise InvalidArgument(f"users must be one number, or {len(found)}, got {len(counts)}")
+    choices = [choose_agent(one) if isinstance(one, str) else one for one in agents]
+    for one in choices:
+        if isinstance(one, AgentChoice) and one.budget:
+            raise InvalidArgument(f"{one.text!r} has a budget; a sweep's are its budgets")
     placed, workers = list(zip(found, counts, strict=True)), whole_number("workers", workers)
-    lines = itertools.product(placed, agents, budgets, seed_list(seeds))
+    lines = itertools.product(placed, choices, budgets, seed_list(seeds))
     jobs, left_out = _identified(
         [Job(at[0], *rest[:2], at[1], rest[2]) for at, *rest in lines], fitting
     )
     if not jobs:
         raise InvalidArgument("worlds, agents, budgets and seeds must not be empty")
-    results: dict[int, Result] = {}
-    if folder is not None:
-        if os.path.exists(folder) and not os.path.isdir(folder):
-            raise InvalidArgument(f"{os.fspath(folder)!r} is no folder")
-        for place, job in enumerate(jobs):
-            with contextlib.suppress(FileNotFoundError, CorruptFile):
-                results[place] = Result.load(kept_at(folder, job))
-
-    def finished(job: Job, result: Result) -> None:
-        if folder is not None:
-            path = kept_at(folder, job)
-            path.parent.mkdir(parents=True, exist_ok=True)
-            result.save(path)
-        if callback is not None:
-            callback(job, result)
-
-    return replace(
-        run_jobs(jobs, results, finished, executor, workers, progress), left_out=left_out
-    )
+    made = run_jobs(jobs, folder, executor, workers, progress, callback)
+    return replace(made, left_out=left_out)
 
 
 def run_jobs(
     jobs: Sequence[Job],
-    known: Mapping[int, Result] | None = None,
-    finished: Callable[[Job, Result], None] | None = None,
+    folder: str | os.PathLike[str] | None = None,
     executor: Executor | None = None,
     workers: int = 1,
     progress: bool = True,
+    callback: Callable[[Job, Result], None] | None = None,
 ) -> Sweep:
-    """Runs all jobs but those whose results are known; see :func:`sweep`.
+    """Runs all jobs but those whose results are kept.
 
     Args:
         jobs: In the order of the results.
-        known: Results that are there, by place.
-        finished: Called with every job and its result, here, as they come.
-        executor: As of :func:`sweep`.
-        workers: As of :func:`sweep`.
-        progress: As of :func:`sweep`.
+        folder: As all that follows, see :func:`sweep`.
+        executor: Of processes.
+        workers: Processes.
+        progress: On standard error.
+        callback: Of results.
     """
-    results, failed = dict(known or {}), dict[int, str]()
+    if folder is not None and os.path.exists(folder) and not os.path.isdir(folder):
+        raise InvalidArgument(f"{os.fspath(folder)!r} is no folder")
+    results, failed = dict[int, Result](), dict[int, str]()
+    for place, job in enumerate(jobs if folder is not None else ()):
+        with contextlib.suppress(FileNotFoundError, CorruptFile):
+            results[place] = Result.load(kept_at(folder, job))  # type: ignore[arg-type]
     left = [place for place in range(len(jobs)) if place not in results]
     workers = workers if len(left) > 1 else 1  # a single one needs no other process
     if workers > 1 or executor is not None:  # others are silent
@@ -299,8 +281,12 @@ def run_jobs(
                         continue
                     results[place] = outcome
                     advance(1)
-                    if finished is not None:
-                        finished(jobs[place], outcome)
+                    if folder is not None:
+                        path = kept_at(folder, jobs[place])
+                        path.parent.mkdir(parents=True, exist_ok=True)
+                        outcome.save(path)
+                    if callback is not None:
+                        callback(jobs[place], outcome)
             # Nobody knows whose fault it was: those that may have been at work come last.
             died = [place for place in left if failed.get(place) == DIED]
             left = died[workers:] + died[:workers]
@@ -317,13 +303,9 @@ def run_jobs(
 
 def seed_list(seeds: Iterable[int]) -> list[int]:
     """Seeds as a list; they are a list, not a number of runs."""
-    listed = isinstance(seeds, Iterable) and getattr(seeds, "ndim", 1) == 1
-    if not listed or isinstance(seeds, (str, bytes)):
+    if not isinstance(seeds, Iterable) or isinstance(seeds, (str, bytes)):
         raise InvalidArgument(f"seeds must be a list of integers, got {seeds!r}")
-    found = list(itertools.islice(seeds, _MOST_RUNS + 1))
-    if len(found) > _MOST_RUNS:
-        raise InvalidArgument(f"seeds must be at most {_MOST_RUNS:,}, got more")
-    return [whole_number("seeds", seed, least=0) for seed in found]
+    return [whole_number("seeds", seed, least=0) for seed in seeds]
 
 
 def _identified(jobs: Sequence[Job], fitting: bool) -> tuple[list[Job], dict[str, str]]:
@@ -393,8 +375,7 @@ def outcomes(
     from concurrent.futures import ProcessPoolExecutor
     from concurrent.futures.process import BrokenProcessPool
 
-    packed = _packed(work)
-    loads = {place: _packed(item) for place, item in items.items()}
+    loads = {place: _packed(work, item) for place, item in items.items()}
     others = set(multiprocessing.active_children())
     with contextlib.ExitStack() as stack:
         if executor is None:
@@ -402,7 +383,7 @@ def outcomes(
             spawned = multiprocessing.get_context("spawn")
             pool = ProcessPoolExecutor(min(workers, len(items)), mp_context=spawned)
             executor = stack.enter_context(pool)
-        futures = {executor.submit(_done, packed, load): i for i, load in loads.items()}
+        futures = {executor.submit(_done, load): i for i, load in loads.items()}
         for future in futures:
             stack.callback(future.cancel)
         try:
@@ -418,7 +399,7 @@ def outcomes(
             raise
 
 
-def _packed(what: Any) -> bytes:
+def _packed(work: Any, what: Any) -> bytes:
     """Bytes; functions of yours go along by value, with your modules that they import."""
     import cloudpickle
 
@@ -430,7 +411,7 @@ def _packed(what: Any) -> bytes:
             for module in own:
                 cloudpickle.register_pickle_by_value(module)
                 stack.callback(cloudpickle.unregister_pickle_by_value, module)
-            data: bytes = cloudpickle.dumps(what)
+            data: bytes = cloudpickle.dumps((work, what))
     except Exception as error:
         raise InvalidArgument(
             "what makes agents and worlds cannot be sent to other processes; use workers=1: "
@@ -444,15 +425,9 @@ def _module(one: Any) -> str:
     return found if isinstance(found, str) and found != "__main__" else ""
 
 
-@lru_cache(maxsize=1)
-def _work(data: bytes) -> Any:
-    """Once per process: worlds may be large."""
-    return pickle.loads(data)  # noqa: S301  # made by the caller a moment ago
-
-
-def _done(work: bytes, item: bytes) -> Any:
+def _done(load: bytes) -> Any:
     try:
-        make, what = _work(work), pickle.loads(item)  # noqa: S301  # as above
+        make, what = pickle.loads(load)  # noqa: S301  # made by the caller a moment ago
     except Exception as error:
         return f"another process cannot load it: {type(error).__name__}: {error}"
     with warnings.catch_warnings():

@@ -22,10 +22,6 @@ Labelled: TypeAlias = Mapping[str, Sequence[Result]]
 _FORMAT, _VERSION = "tacit-runs", 2
 _EVERYWHERE = ("agent", "privacy", "code")  # the same for a line on every world
 _MEDIANS = ("users_to_90", "greedy_users_to_90", "score", "greedy_score")
-_RUN = (
-    *("regret", "users_to_90", "greedy_users_to_90", "served_value", "final_value", "score"),
-    *("greedy_value", "greedy_score"),
-)
 
 
 def rows(results: Labelled) -> list[tuple[str, ...]]:
@@ -64,9 +60,7 @@ def summary(results: Sequence[Result]) -> dict[str, Any]:
         "users": results[0].users,
         "seconds_median": median(run.seconds.get("total", 0.0) for run in results),
         "guarantee": None if guarantee is None else guarantee.to_dict(),
-        "runs": [
-            {"seed": run.seed} | {name: run.summary[name] for name in _RUN} for run in results
-        ],
+        "runs": [{"seed": run.seed} | run.summary for run in results],
         **{f"{name}_median": _median(results, name) for name in _MEDIANS},
         "verdict": verdict(results),
         "control": next((dict(run.control) for run in results if run.control), None),
@@ -127,15 +121,13 @@ def frame(results: Labelled) -> Any:
         import pandas  # type: ignore[import-untyped]
     except ImportError as error:
         raise MissingExtra("a frame needs pandas: pip install 'tacit[frames]'") from error
+    open_: dict[str, Any] = {"model": "none", "epsilon": math.inf, "delta": 0.0, "unit": None}
     parts = [
         {
             "label": label,
             "agent": run.agent,
             "options": run.identity.get("options"),
-            "model": "none" if run.guarantee is None else run.guarantee.model,
-            "epsilon": math.inf if run.guarantee is None else run.guarantee.epsilon,
-            "delta": 0.0 if run.guarantee is None else run.guarantee.delta,
-            "unit": None if run.guarantee is None else run.guarantee.unit,
+            **{name: getattr(run.guarantee, name, usual) for name, usual in open_.items()},
             "world": run.world,
             **{f"{name}_digest": run.identity.get(name) for name in ("world", "agent", "code")},
             "seed": run.seed,
@@ -241,12 +233,3 @@ def _kind(run: Result) -> dict[str, Any]:
     known |= {f"{name} digest": run.identity.get(name, "") for name in ("world", "agent")}
     agent = {"agent": run.agent, "privacy": run.privacy, "users": run.users}
     return {"on": run.world, **agent, **known}
-
-
-def check_line(results: Sequence[Result], label: str) -> None:
-    """Refuses runs that are not of one agent, with its options, code, budget and users."""
-    if len(found := merged([{label: results}])) > 1:
-        raise InvalidArgument(
-            f"runs of {label!r} differ: {', '.join(found)}; tacit.simulation.tables.merged keeps "
-            "them apart"
-        )

@@ -55,11 +55,7 @@ def noise_alone(
         if agent.releases in looks or not agent.block_users:
             found.append(value(agent.greedy_policy))
     served = value(serving)
-    return {
-        "served_value": served,
-        "greedy_value": found[-1],
-        "best_value": max(served, *found),
-    }
+    return {"served_value": served, "greedy_value": found[-1], "best_value": max(served, *found)}
 
 
 def stronger(algorithm: Algorithm[Any], noise_seed: int) -> tuple[Agent, float]:
