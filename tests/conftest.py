@@ -17,7 +17,7 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "steady"))
 
 
 @pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(items):
     """Marks what is listed; a name that is not found in a file that was collected is an error."""
     listed = {line for line in LISTED.read_text().splitlines() if not line.startswith("#")}
     found = {item.nodeid for item in items}

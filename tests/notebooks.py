@@ -9,7 +9,6 @@ import re
 import sys
 import tempfile
 from pathlib import Path
-from typing import Any
 
 import nbformat
 from nbclient import NotebookClient
@@ -19,11 +18,11 @@ NAMES = ("first-agent", "your-own-data", "compare-algorithms", "audit-a-claim")
 _ADDRESS = re.compile(r" at 0x[0-9a-f]+")
 
 
-def read(name: str) -> Any:
+def read(name):
     return nbformat.read(FOLDER / f"{name}.ipynb", as_version=4)
 
 
-def run(name: str, folder: Path) -> Any:
+def run(name, folder):
     """The notebook with what its cells print now, in a process of its own."""
     notebook = read(name)
     for cell in notebook.cells:
@@ -35,26 +34,26 @@ def run(name: str, folder: Path) -> Any:
     return notebook
 
 
-def texts(notebook: Any) -> list[str]:
+def texts(notebook):
     """What each cell of code prints, as it is kept."""
     return ["".join(map(_text, cell.outputs)) for cell in notebook.cells if "outputs" in cell]
 
 
-def _text(output: Any) -> str:
+def _text(output):
     if output.output_type == "stream":
         return str(output.text) if output.name == "stdout" else ""
     data = output.get("data", {})
     return "" if "image/png" in data else _ADDRESS.sub("", data.get("text/plain", "")) + "\n"
 
 
-def pictures(notebook: Any) -> list[bytes]:
+def pictures(notebook):
     """The pictures that it shows."""
     outputs = [output for cell in notebook.cells for output in cell.get("outputs", ())]
     shown = [output.get("data", {}).get("image/png") for output in outputs]
     return [base64.b64decode(picture) for picture in shown if picture is not None]
 
 
-def main(names: list[str]) -> None:
+def main(names):
     """Writes outputs down."""
     for name in names or NAMES:
         with tempfile.TemporaryDirectory() as folder:

@@ -10,7 +10,6 @@ import re
 import subprocess
 import types
 import typing
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Literal
 
@@ -22,9 +21,9 @@ STUB = Path(tacit.__file__).with_suffix(".pyi")
 _WIDTH = 100
 
 
-def described() -> str:
+def described():
     """All public names, and those of the modules among them."""
-    lines: list[str] = []
+    lines = []
     for name in sorted(tacit.__all__):
         value = getattr(tacit, name)
         lines += [*_named(f"tacit.{name}", value), ""]
@@ -34,7 +33,7 @@ def described() -> str:
     return "\n".join(lines)
 
 
-def _named(name: str, value: Any) -> Iterator[str]:
+def _named(name, value):
     if isinstance(value, types.ModuleType):
         yield f"module {name}"
     elif isinstance(value, type):
@@ -46,7 +45,7 @@ def _named(name: str, value: Any) -> Iterator[str]:
         yield f"value {name}"
 
 
-def _members(kind: type) -> Iterator[str]:
+def _members(kind):
     """What is ours and public of a class; what it has from others is not ours to promise."""
     for name in sorted(dir(kind)):
         owner = next((base for base in kind.__mro__ if name in vars(base)), None)
@@ -68,11 +67,11 @@ class _Bare(str):
 
     __slots__ = ()
 
-    def __repr__(self) -> str:
+    def __repr__(self):
         return str(self)
 
 
-def _called(title: str, value: Any) -> list[str]:
+def _called(title, value):
     """A title with its parameters, on a line each where one line is too long."""
     try:
         signature = inspect.signature(value)
@@ -90,7 +89,7 @@ def _called(title: str, value: Any) -> list[str]:
     return [f"{title}(", *(f"    {piece}," for piece in pieces), f"){result}"]
 
 
-def _with_marks(parameters: list[inspect.Parameter]) -> Iterator[inspect.Parameter | str]:
+def _with_marks(parameters):
     """Parameters with the slash and the star that say how they may be given."""
     kinds = [parameter.kind for parameter in parameters]
     star = inspect.Parameter.VAR_POSITIONAL in kinds
@@ -104,18 +103,18 @@ def _with_marks(parameters: list[inspect.Parameter]) -> Iterator[inspect.Paramet
             yield "/"
 
 
-def _bare(annotation: Any) -> Any:
+def _bare(annotation):
     return _Bare(annotation) if isinstance(annotation, str) else annotation
 
 
-def _without_addresses(text: str) -> str:
+def _without_addresses(text):
     return re.sub(r" at 0x[0-9a-f]+", "", text)
 
 
 # The stub.
 
 
-def stub() -> str:
+def stub():
     """Text of ``__init__.pyi``: imports of the public names, and a function per agent."""
     agents = {name: inspect.signature(getattr(tacit, name)) for name in sorted(tacit._agents())}
     imports = {("typing", "Any")}
@@ -136,7 +135,7 @@ def stub() -> str:
     return "\n".join(lines) + "\n"
 
 
-def _stub_type(annotation: Any, imports: set[tuple[str, str]]) -> str:
+def _stub_type(annotation, imports):
     """A type as text, and the imports that it needs."""
     if annotation == Privacy:
         imports.add(("tacit.privacy.models", "Privacy"))
@@ -158,7 +157,7 @@ def _stub_type(annotation: Any, imports: set[tuple[str, str]]) -> str:
     return f"{kind.__name__}[{', '.join(parts)}]"
 
 
-def _stub_default(value: Any) -> str:
+def _stub_default(value):
     if value is inspect.Parameter.empty:
         return ""
     plain = value is None or isinstance(value, (bool, int, float, str))

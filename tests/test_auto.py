@@ -10,7 +10,7 @@ from tacit import InvalidArgument, JointDP, LocalDP, NonPrivate
 from tacit.auto import MANY_CELLS, MODELS, RULES, agent, choose
 from tacit.registry import BUILT_IN, agent_entry, build_world, choose_agent
 from tacit.tabular.spec import FiniteSpec
-from tests.tabular.families import mixture_from_tabular
+from tests.tabular.families import MIXTURE
 
 JOINT, PURE, NONE = JointDP(1.0, 1e-6), JointDP(1.0, 0.0), NonPrivate()
 LOCAL, LOCAL_PURE = LocalDP(4.0, 1e-6), LocalDP(4.0, 0.0)
@@ -61,20 +61,18 @@ def test_each_rule_takes_an_agent_that_takes_the_budget(world, privacy, name):
 
 def test_many_states_are_not_counted():
     few, many = (tacit.tabular.random_mdp(n, 5, 2, seed=0).spec for n in (MANY_CELLS // 5, 101))
-    assert taken(few, JOINT) == "concurrent_psrl"
-    assert taken(many, JOINT) == "policy_improvement"
+    assert (taken(few, JOINT), taken(many, JOINT)) == ("concurrent_psrl", "policy_improvement")
     # Without noise they are, up to as many as can be kept.
     assert taken(many, NONE) == "ucbvi"
     assert taken(FiniteSpec(716, 25, 20, stationary=True), NONE) == "policy_improvement"
     # Nothing better is known where returns cannot be asked for.
-    assert taken(many, PURE) == "concurrent_psrl"
-    assert taken(many, LOCAL) == "ucbvi"
+    assert (taken(many, PURE), taken(many, LOCAL)) == ("concurrent_psrl", "ucbvi")
 
 
 def test_features_that_tell_nothing_are_ignored():
     world = tacit.tabular.riverswim(3, 4)
     assert taken(tacit.linear.linear_from_tabular(world).spec, JOINT) == "concurrent_psrl"
-    mixed = mixture_from_tabular(world)
+    mixed = MIXTURE.random(dimension=20)
     assert taken(mixed.spec, JOINT) == "concurrent_psrl"
 
 
@@ -139,7 +137,7 @@ def test_options_of_a_rule_are_those_of_the_agent():
     assert text.options == {"serve": "all", "ends": True}
 
 
-def test_no_rule_takes_a_weaker_unit() -> None:
+def test_no_rule_takes_a_weaker_unit():
     """What is protected is a user's whole episode, whatever is chosen."""
     for world in (SMALL, "simplex", "hard_mixture", "dosing", "line:horizon=8"):
         made = agent(build_world(world).spec, 200, JOINT, noise_seed=0)

@@ -7,7 +7,6 @@ docstring; the check must find it, and say so under the right name.
 import contextlib
 import re
 import warnings
-from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -26,7 +25,7 @@ from tacit.privacy.errors import CheckFailed, InvalidArgument
 from tacit.privacy.statistic import Block
 from tacit.store.store import Store
 from tacit.tabular import riverswim
-from tacit.testing.check_agent import AgentReport, agent_outcomes, check_agent
+from tacit.testing.check_agent import agent_outcomes, check_agent
 from tacit.testing.sample_users import raw_block
 
 WORLD = riverswim(3, 4)
@@ -36,7 +35,7 @@ FEW = "fixed:size=60"
 NAMES = {"protocol", "sensitivity", "budget", "noise", "data flow", "hostile users", "resume"}
 NAMES |= {"store"}
 
-AGENTS: dict[str, Callable[..., Any]] = {
+AGENTS = {
     "ucbvi, stationary": partial(UCBVI, privacy=JOINT, schedule=FEW),
     "ucbvi, per step": partial(UCBVI, privacy=JOINT, schedule=FEW, stationary=False),
     "ucbvi, pure": partial(UCBVI, privacy=JointDP(1.0, 0.0), schedule=FEW),
@@ -48,7 +47,7 @@ AGENTS: dict[str, Callable[..., Any]] = {
 }
 
 
-def check(make: Callable[..., Any], **options: Any) -> AgentReport:
+def check(make, **options):
     return check_agent(make, WORLD, **{"users": 300} | options)
 
 
@@ -58,7 +57,7 @@ SLOW = {"ucbvi, per step", "ucbvi, pure", "ucbvi, local, pure", "ucbvi, no priva
 @pytest.mark.parametrize(
     "name", [pytest.param(n, marks=[pytest.mark.slow] * (n in SLOW)) for n in AGENTS]
 )
-def test_agents_pass(name: str) -> None:
+def test_agents_pass(name):
     report = check(AGENTS[name], users=180)
     assert set(report.passed) | set(report.skipped) == NAMES
     assert set(report.skipped) == ({"budget", "noise", "store"} if "no p" in name else set())
@@ -67,25 +66,25 @@ def test_agents_pass(name: str) -> None:
     assert str(report).count("passed  ") == len(report.passed)
 
 
-def test_users_who_may_return_count_as_often_as_they_may() -> None:
+def test_users_who_may_return_count_as_often_as_they_may():
     privacy = JointDP(1.0, 1e-6, episodes_per_user=2)
     report = check(partial(UCBVI, privacy=privacy, schedule=FEW), users=240)
     assert "budget" in report.passed
 
 
-def test_the_check_asks_for_enough_releases() -> None:
+def test_the_check_asks_for_enough_releases():
     with pytest.raises(InvalidArgument, match="publishes 2 times"):
         check(AGENTS["ucbvi, stationary"], users=120)
 
 
 @patched(drawn)
-def half_the_scale(curator: Any, draw: Any, scale: float, size: int) -> Any:
+def half_the_scale(curator, draw, scale, size):
     """Its noise is half of what its budget demands, as it asks the sampler for no more."""
     return draw(0.5 * scale, size)
 
 
 @patched(admits)
-def counts_the_latest(block: Block, user_ids: Any) -> tuple[Block, Any]:
+def counts_the_latest(block, user_ids):
     """Of users who come twice in a block the later episode counts."""
     if user_ids is None:
         return block, None
@@ -98,25 +97,25 @@ class RawBlocks(Leaking):
 
     _well = True
 
-    def block_users(self, at: Any) -> int:
-        size = int(super().block_users(at))  # type: ignore[misc]
+    def block_users(self, at):
+        size = int(super().block_users(at))
         return size if self._well else min(size, 59)
 
-    def plan(self, *known: Any) -> Any:
+    def plan(self, *known):
         self._well = self._seen is None or bool((self._seen["states"] >= 0).all())
-        return super().plan(*known)  # type: ignore[misc]
+        return super().plan(*known)
 
 
 # Protocol and hostile users, of agents that nobody makes with Tacit any more.
 
 
-def learns(wrong: Callable[..., Any]) -> Any:
+def learns(wrong):
     """An agent with a ``learn`` of its own."""
     return patched(instead(Agent, "learn"))(wrong)
 
 
 @learns
-def raises_on_values(right: Any, agent: Any, data: Any, *ids: Any) -> Any:
+def raises_on_values(right, agent, data, *ids):
     """Refuses a block in which somebody's reward is not finite."""
     if not np.isfinite(raw_block(data)["rewards"]).all():
         raise InvalidArgument("rewards must be finite")
@@ -124,7 +123,7 @@ def raises_on_values(right: Any, agent: Any, data: Any, *ids: Any) -> Any:
 
 
 @patched(instead(StoredRun, "look"))
-def same_version(right: Any, run: Any, fresh: bool = False) -> Any:
+def same_version(right, run, fresh=False):
     """All its policies have one version."""
     view = right(run, fresh)
     now = view.checkpoint
@@ -137,31 +136,31 @@ class WarnsOnValues(Leaking):
 
     spec: Any
 
-    def plan(self, *known: Any) -> Any:
+    def plan(self, *known):
         if self._seen is not None and (self._seen["states"] >= self.spec.states).any():
             warnings.warn("a state is out of range", stacklevel=2)
-        return super().plan(*known)  # type: ignore[misc]
+        return super().plan(*known)
 
 
 class WarnsOfLowRewards(Leaking):
     """Says aloud that users fare badly, whoever is there to hear it."""
 
-    def plan(self, *known: Any) -> Any:
+    def plan(self, *known):
         if self._mean_reward < 0.1:
             warnings.warn("users fare badly", stacklevel=2)
-        return super().plan(*known)  # type: ignore[misc]
+        return super().plan(*known)
 
 
 class ForgetsTies:
     """Ties are broken by a generator of its own, of which no store knows."""
 
-    def plan(self, state: Any, last: Any, at: Any, rng: Any) -> Any:
+    def plan(self, state, last, at, rng):
         own = self.__dict__.setdefault("_own", np.random.default_rng(0))
-        return super().plan(state, last, at, own)  # type: ignore[misc]
+        return super().plan(state, last, at, own)
 
 
 @patched(instead(EpisodeIntake, "put"))
-def forgets_waiting(right: Any, intake: Any, coming: Any, seen: Any) -> Any:
+def forgets_waiting(right, intake, coming, seen):
     """Users whose block is not full are left in memory."""
     users = coming.rows.users
     if coming.names:
@@ -171,7 +170,7 @@ def forgets_waiting(right: Any, intake: Any, coming: Any, seen: Any) -> Any:
 
 
 @patched(instead(Store, "put_secrets"))
-def keeps_episodes(right: Any, store: Any, db: Any, run: str, secrets: Any) -> None:
+def keeps_episodes(right, store, db, run, secrets):
     """Episodes stay where they were when they were released."""
     with contextlib.suppress(DatabaseError):
         db.exec_driver_sql(
@@ -180,7 +179,7 @@ def keeps_episodes(right: Any, store: Any, db: Any, run: str, secrets: Any) -> N
     right(store, db, run, secrets)
 
 
-MUTANTS: list[tuple[type[Any], dict[str, Any], str]] = [
+MUTANTS = [
     (half_the_noise, {"privacy": JointDP(1.0, 0.0)}, r"^noise: .*entries are not the sum"),
     (half_the_scale, {}, r"^noise: release 0 of visit counts needs one draw of \d+ numbers"),
     (ids_dropped, {"privacy": LocalDP(4.0, 1e-6)}, r"^budget: .*receipts say that 0 do not"),
@@ -196,14 +195,14 @@ MUTANTS: list[tuple[type[Any], dict[str, Any], str]] = [
 
 
 @pytest.mark.parametrize(("mutant", "options", "message"), MUTANTS)
-def test_mutants_are_caught(mutant: type[Any], options: dict[str, Any], message: str) -> None:
+def test_mutants_are_caught(mutant, options, message):
     name, given = message[1:].partition(":")[0], {"privacy": JOINT, "schedule": FEW} | options
     with planted(mutant, UCBVI.algorithm) as make:
         (outcome,) = agent_outcomes(partial(make, **given), WORLD, users=300, only=[name])
     assert re.search(message, str(outcome.failure)), outcome.reason
 
 
-def test_warnings_that_depend_on_users_are_caught() -> None:
+def test_warnings_that_depend_on_users_are_caught():
     """Also where whoever runs the check has switched warnings off."""
     with warnings.catch_warnings(), planted(WarnsOfLowRewards, UCBVI.algorithm) as make:
         warnings.simplefilter("ignore")
@@ -212,12 +211,12 @@ def test_warnings_that_depend_on_users_are_caught() -> None:
 
 
 @learns
-def never_learns(right: Any, agent: Any, data: Any, *ids: Any) -> None:
+def never_learns(right, agent, data, *ids):
     """Breaks down at the first users."""
     raise ZeroDivisionError("nobody came")
 
 
-def test_a_crash_is_a_finding() -> None:
+def test_a_crash_is_a_finding():
     with planted(never_learns, UCBVI.algorithm) as made:
         make = partial(made, privacy=JOINT, schedule=FEW)
         (outcome,) = agent_outcomes(make, WORLD, users=300)

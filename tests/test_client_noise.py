@@ -6,7 +6,6 @@ import math
 import shutil
 import subprocess
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -22,7 +21,7 @@ from tacit.tabular.visits import VisitCounts, question
 JS = Path(__file__).parents[1] / "clients" / "js"
 
 
-def node(program: str, cases: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def node(program, cases):
     found = shutil.which("node")
     if found is None:
         pytest.skip("there is no node: noise and reports in JavaScript were NOT tested")
@@ -30,11 +29,10 @@ def node(program: str, cases: list[dict[str, Any]]) -> list[dict[str, Any]]:
         [found, JS / program], input=json.dumps(cases), capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stderr
-    answers: list[dict[str, Any]] = json.loads(done.stdout)
-    return answers
+    return json.loads(done.stdout)
 
 
-def some_bytes(seed: object, count: int) -> bytes:
+def some_bytes(seed, count):
     parts = (hashlib.sha256(f"{seed}:{i}".encode()).digest() for i in range(count // 32 + 1))
     return b"".join(parts)[:count]
 
@@ -42,22 +40,22 @@ def some_bytes(seed: object, count: int) -> bytes:
 class Given:
     """Bytes one after the other."""
 
-    def __init__(self, held: bytes) -> None:
+    def __init__(self, held):
         self.held, self.used = held, 0
 
-    def __call__(self, count: int) -> bytes:
+    def __call__(self, count):
         self.used += count
         assert self.used <= len(self.held)
         return self.held[self.used - count : self.used]
 
 
-def drawn(squared: bool, scale: float, count: int, source: Given) -> list[int]:
+def drawn(squared, scale, count, source):
     """What Python makes of the bytes, number by number."""
     deviates = Deviates(source)
     return [deviates._one(curve(squared), Scale.of(scale)) for _ in range(count)]
 
 
-def noise_cases() -> list[tuple[bool, float, int, bytes]]:
+def noise_cases():
     scales = [(True, 1.0), (True, 0.37), (True, 1234.567), (True, 2.0**40), (True, 2.0**-10)]
     scales += [(False, 1.0), (False, 17.25), (False, 1e9 + 0.5)]
     cases = [(*kind, 100, some_bytes(kind, 8000)) for kind in scales]
@@ -76,7 +74,7 @@ def noise_cases() -> list[tuple[bool, float, int, bytes]]:
     return cases
 
 
-def test_the_same_bytes_give_the_same_noise() -> None:
+def test_the_same_bytes_give_the_same_noise():
     cases, expected = noise_cases(), []
     for squared, scale, count, held in cases:
         source = Given(held)
@@ -90,7 +88,7 @@ def test_the_same_bytes_give_the_same_noise() -> None:
 
 
 @pytest.mark.parametrize("squared", [True, False])
-def test_noise_from_the_machine_has_its_law(squared: bool) -> None:
+def test_noise_from_the_machine_has_its_law(squared):
     # A chi-square test that fails by chance less than once in 10^10 times.
     scale, count, most = 2.5, 6_000, 7
     (answer,) = node("check_noise.mjs", [{"squared": squared, "scale": scale, "count": count}])
@@ -107,7 +105,7 @@ def test_noise_from_the_machine_has_its_law(squared: bool) -> None:
     assert distance < chi2.isf(1e-12, 2 * most)
 
 
-def asked() -> list[VisitCounts]:
+def asked():
     rng = np.random.default_rng(5)
     table, tables = rng.integers(0, 2, (4, 3)), rng.integers(0, 2, (3, 4, 3))
     sizes = {"states": 3, "actions": 2, "horizon": 4}
@@ -121,7 +119,7 @@ def asked() -> list[VisitCounts]:
     ]
 
 
-def episodes(count: int) -> list[dict[str, Any]]:
+def episodes(count):
     """Also such as no honest user has."""
     rng = np.random.default_rng(6)
     made = []
@@ -139,7 +137,7 @@ def episodes(count: int) -> list[dict[str, Any]]:
     return made
 
 
-def block(episode: dict[str, Any]) -> Block:
+def block(episode):
     rewards = [math.nan if reward is None else reward for reward in episode["rewards"]]
     return Block(
         1,
@@ -154,7 +152,7 @@ def block(episode: dict[str, Any]) -> Block:
 
 
 @pytest.mark.parametrize("model", [LocalDP(1.0, 1e-6), LocalDP(2.0, 0.0, episodes_per_user=3)])
-def test_reports_made_in_javascript_are_those_made_in_python(model: LocalDP) -> None:
+def test_reports_made_in_javascript_are_those_made_in_python(model):
     given, expected = [], []
     for number, statistic in enumerate(asked()):
         step = grid_step(statistic, model.norm)
@@ -170,7 +168,7 @@ def test_reports_made_in_javascript_are_those_made_in_python(model: LocalDP) -> 
         assert answer.get("report") == right, (answer.get("error"), case["episode"])
 
 
-def test_a_question_with_too_little_noise_is_refused() -> None:
+def test_a_question_with_too_little_noise_is_refused():
     fields = json.loads(question(VisitCounts(3, 2, 4, pooled=True), LocalDP(1.0, 1e-6)))
     changes = [
         ({}, None),

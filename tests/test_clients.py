@@ -9,7 +9,6 @@ import sys
 import tomllib
 import zipfile
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -30,7 +29,7 @@ STATES = ["idle", "busy", "away", "très loin"]
 H, S, A, D = 3, 4, 3, 2
 
 
-def plain() -> Any:
+def plain():
     spec = importlib.util.spec_from_file_location("plain", CLIENTS / "python" / "policy.py")
     assert spec is not None
     assert spec.loader is not None
@@ -42,19 +41,19 @@ def plain() -> Any:
 class Given:
     """A generator that draws what it is given."""
 
-    def __init__(self, uniforms: list[float]) -> None:
+    def __init__(self, uniforms):
         self._left = [*uniforms]
 
-    def random(self) -> float:
+    def random(self):
         return self._left.pop(0)
 
-    def integers(self, high: int, size: int | None = None) -> Any:
+    def integers(self, high, size=None):
         if size is None:
             return int(self.random() * high)
         return np.array([int(self.random() * high) for _ in range(size)])
 
 
-def policies() -> dict[str, Any]:
+def policies():
     rng = np.random.default_rng(0)
     table = Policy.deterministic(rng.integers(0, A, (H, S)), A, version=3)
     chances = rng.dirichlet(np.ones(A) / 2, (H, S))
@@ -78,13 +77,13 @@ def policies() -> dict[str, Any]:
     }
 
 
-def asked(name: str, policy: Any, n: int) -> list[list[Any]]:
+def asked(name, policy, n):
     """Steps, states, uniform numbers and components."""
     rng = np.random.default_rng([len(name), n])
     finite = isinstance(policy, (Policy, MixedPolicy))
     questions = []
     for i in range(n):
-        state: Any = int(rng.integers(S)) if finite else rng.normal(0, 1.5, D).tolist()
+        state = int(rng.integers(S)) if finite else rng.normal(0, 1.5, D).tolist()
         if finite and i % 2 and name in ("labels", "mixed labels"):
             state = STATES[state]
         component = int(rng.integers(3)) if isinstance(policy, MixedPolicy) else None
@@ -92,7 +91,7 @@ def asked(name: str, policy: Any, n: int) -> list[list[Any]]:
     return questions
 
 
-def answers(policy: Any, questions: list[list[Any]]) -> list[Any]:
+def answers(policy, questions):
     found = []
     for step, state, uniforms, component in questions:
         one = policy if component is None else policy.components[component]
@@ -100,12 +99,12 @@ def answers(policy: Any, questions: list[list[Any]]) -> list[Any]:
     return [action.tolist() if isinstance(action, np.ndarray) else action for action in found]
 
 
-def text_of(policy: Any, folder: Path) -> str:
+def text_of(policy, folder):
     policy.publish(folder / "policy.json")
     return (folder / "policy.json").read_text()
 
 
-def vectors(folder: Path, n: int = 12) -> list[dict[str, Any]]:
+def vectors(folder, n=12):
     """What other readers can be tested with: files, questions and the right answers."""
     return [
         {
@@ -118,7 +117,7 @@ def vectors(folder: Path, n: int = 12) -> list[dict[str, Any]]:
     ]
 
 
-def node(cases: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def node(cases):
     program = shutil.which("node")
     if program is None:
         pytest.skip("there is no node: the reader in JavaScript was NOT tested")
@@ -130,25 +129,24 @@ def node(cases: list[dict[str, Any]]) -> list[dict[str, Any]]:
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    found: list[dict[str, Any]] = json.loads(done.stdout)
-    return found
+    return json.loads(done.stdout)
 
 
-def same(name: str, one: list[Any], two: list[Any]) -> None:
+def same(name, one, two):
     if "gains" in name:
         np.testing.assert_allclose(one, two, rtol=1e-12, atol=1e-12)
     else:
         assert one == two, name
 
 
-def test_javascript_acts_alike(tmp_path: Path) -> None:
+def test_javascript_acts_alike(tmp_path):
     cases = vectors(tmp_path, 1000)
     for case, read in zip(cases, node(cases), strict=True):
         same(case["name"], case["actions"], read["actions"])
         assert read["right"], "the hash"
 
 
-def test_python_without_numpy_acts_alike(tmp_path: Path) -> None:
+def test_python_without_numpy_acts_alike(tmp_path):
     reader = plain()
     for name, policy in policies().items():
         text = text_of(policy, tmp_path)
@@ -165,7 +163,7 @@ def test_python_without_numpy_acts_alike(tmp_path: Path) -> None:
         assert found == answers(published.load(tmp_path / "policy.json"), questions), name
 
 
-def test_a_mixed_policy_is_drawn_once_for_an_episode_in_every_reader(tmp_path: Path) -> None:
+def test_a_mixed_policy_is_drawn_once_for_an_episode_in_every_reader(tmp_path):
     """With the same uniform number all readers draw the same, and act by it without being told."""
     policy = policies()["mixed"]
     text, u = text_of(policy, tmp_path), 0.6
@@ -191,7 +189,7 @@ def test_a_mixed_policy_is_drawn_once_for_an_episode_in_every_reader(tmp_path: P
     assert json.loads(done.stdout) == [1, policy.components[1].act(1, 2), 5]
 
 
-def test_both_forms_hold_the_same(tmp_path: Path) -> None:
+def test_both_forms_hold_the_same(tmp_path):
     for name, policy in policies().items():
         paths = [tmp_path / "policy.npz", tmp_path / "policy.json"]
         questions = asked(name, policy, 50)
@@ -204,7 +202,7 @@ def test_both_forms_hold_the_same(tmp_path: Path) -> None:
         assert one == two, name
 
 
-def test_the_vectors_for_other_readers_are_right(tmp_path: Path) -> None:
+def test_the_vectors_for_other_readers_are_right(tmp_path):
     """Written by ``python -m tests.test_clients``."""
     stored = json.loads(VECTORS.read_text())
     for case, read in zip(stored, node(stored), strict=True):
@@ -214,7 +212,7 @@ def test_the_vectors_for_other_readers_are_right(tmp_path: Path) -> None:
         same(case["name"], case["actions"], made["actions"])
 
 
-def test_a_file_that_was_changed_is_refused(tmp_path: Path) -> None:
+def test_a_file_that_was_changed_is_refused(tmp_path):
     text = text_of(policies()["labels"], tmp_path)
     held = json.loads(text)
     held["arrays"]["actions"]["data"][0] = (held["arrays"]["actions"]["data"][0] + 1) % A
@@ -241,13 +239,13 @@ def test_a_file_that_was_changed_is_refused(tmp_path: Path) -> None:
         '{"a":' * 100_000,
     ],
 )
-def test_damaged_texts_are_refused(text: str, tmp_path: Path) -> None:
+def test_damaged_texts_are_refused(text, tmp_path):
     (tmp_path / "bad.json").write_text(text)
     with pytest.raises(ValueError, match="no published policy"):
         published.load(tmp_path / "bad.json")
 
 
-def test_an_agents_file_says_where_it_comes_from(tmp_path: Path) -> None:
+def test_an_agents_file_says_where_it_comes_from(tmp_path):
     spec = FiniteSpec.named(STATES, ["wait", "ask"], horizon=H, stationary=True)
     privacy = tacit.JointDP(epsilon=1.0, delta=1e-6)
     agent = tacit.UCBVI(spec, 1000, privacy, store=tmp_path / "app.db")
@@ -266,7 +264,7 @@ def test_an_agents_file_says_where_it_comes_from(tmp_path: Path) -> None:
     assert read.act(0, "busy") in ("wait", "ask")
 
 
-def test_a_simulation_is_published_by_force_alone(tmp_path: Path) -> None:
+def test_a_simulation_is_published_by_force_alone(tmp_path):
     world = tacit.tabular.riverswim(states=3, horizon=4)
     agent = tacit.UCBVI(world.spec, 1000, tacit.JointDP(1.0, 1e-6), noise_seed=0)
     with pytest.raises(InvalidArgument, match="this agent is a simulation"):
@@ -278,10 +276,10 @@ def test_a_simulation_is_published_by_force_alone(tmp_path: Path) -> None:
     assert said["guarantee"]["simulation_only"]
 
 
-def test_only_what_draws_needs_a_generator(tmp_path: Path) -> None:
+def test_only_what_draws_needs_a_generator(tmp_path):
     for name, policy in policies().items():
         policy.publish(tmp_path / "policy.npz")
-        state: Any = 1 if isinstance(policy, (Policy, MixedPolicy)) else [0.1, 0.2]
+        state = 1 if isinstance(policy, (Policy, MixedPolicy)) else [0.1, 0.2]
         for one in (policy, published.load(tmp_path / "policy.npz")):
             one = one.components[0] if isinstance(policy, MixedPolicy) else one
             if name in ("drawn", "noisy gains") or name.startswith("values"):

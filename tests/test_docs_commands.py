@@ -69,5 +69,4 @@ def test_options_of_research_exist() -> None:
         for option in (word for word in words[3:] if word.startswith("--")):
             if not re.search(rf"{re.escape(option)}\b", helped(words[2])):
                 wrong.append(f"{page}: {line}")
-    assert wrong == []
-    assert unknown("tacit show a.json --runs 4") == ["--runs"]
+    assert (wrong, unknown("tacit show a.json --runs 4")) == ([], ["--runs"])

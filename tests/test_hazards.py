@@ -29,24 +29,24 @@ HAZARDS = {
 }
 
 
-def rows() -> list[list[str]]:
+def rows():
     lines = (DOCS / "hazards.md").read_text().splitlines()
     cells = [line.strip("| ").split(" | ") for line in lines if line.startswith("| ")]
     return cells[1:]
 
 
 @pytest.mark.parametrize("hazard", [*HAZARDS])
-def test_a_hazard_has_a_place(hazard: str) -> None:
+def test_a_hazard_has_a_place(hazard):
     found = [row for row in rows() if HAZARDS[hazard] in row[0]]
     assert len(found) == 1
     assert len(found[0][1]) > 20
 
 
-def test_no_row_is_of_no_hazard() -> None:
+def test_no_row_is_of_no_hazard():
     assert len(rows()) == len(HAZARDS)
 
 
-def test_every_place_is_there() -> None:
+def test_every_place_is_there():
     links = re.findall(r"\]\(([\w-]+\.md)(?:#([\w-]+))?\)", (DOCS / "hazards.md").read_text())
     assert len(links) > 15
     for page, anchor in links:

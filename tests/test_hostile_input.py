@@ -29,23 +29,23 @@ ENTRIES = argument_entries()
 AGENTS = [*registry.BUILT_IN]
 
 
-def _fast() -> list[EntryPoint]:
+def _fast():
     slow = {small.name for small in small_agents() if small.family in SLOW}
     return [entry for entry in ENTRIES if entry.name.split(":")[0] not in slow]
 
 
 @pytest.mark.parametrize("entry", _fast(), ids=lambda entry: entry.name)
-def test_nothing_breaks(entry: EntryPoint) -> None:
+def test_nothing_breaks(entry):
     assert fuzz(entry, EXAMPLES).broken == []
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("entry", entry_points(), ids=lambda entry: entry.name)
-def test_many_inputs_break_nothing(entry: EntryPoint) -> None:
+def test_many_inputs_break_nothing(entry):
     assert fuzz(entry, 300, seed=1).broken == []
 
 
-def test_the_command_counts_nothing_broken(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_counts_nothing_broken(capsys):
     assert main(["--examples", "20", "--only", "Budget"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[0] == HEADING
@@ -56,7 +56,7 @@ def test_the_command_counts_nothing_broken(capsys: pytest.CaptureFixture[str]) -
 
 
 @pytest.mark.parametrize("name", AGENTS)
-def test_every_agent_is_attacked(name: str) -> None:
+def test_every_agent_is_attacked(name):
     """An agent that the small worlds do not fit would be left out without a word."""
     attacked = {entry.name for entry in ENTRIES}
     assert {f"{name}: made", f"{name}: learn"} <= attacked
@@ -80,24 +80,24 @@ def test_every_agent_is_attacked(name: str) -> None:
     ],
     ids=["untyped", "left over", "memory", "warning", "silent"],
 )
-def test_the_campaign_sees_what_breaks(attempt, found) -> None:
+def test_the_campaign_sees_what_breaks(attempt, found):
     entry = EntryPoint("planted", junk, attempt)
     tally = fuzz(entry, 2)
     assert tally.tried == len(tally.broken) >= 1
     assert all(found in line for line in tally.broken)
 
 
-def test_the_campaign_sees_changes_and_names() -> None:
+def test_the_campaign_sees_changes_and_names():
     state = {"spent": 0}
 
-    def changes(cost: float) -> None:
+    def changes(cost):
         state["spent"] += 1
         raise InvalidArgument("cost is wrong")
 
-    def silent(cost: float) -> None:
+    def silent(cost):
         raise InvalidArgument("no")
 
-    def takes_all(cost: float) -> None:
+    def takes_all(cost):
         pass
 
     watched = Call(changes, lambda: {"cost": 1}, watched=lambda _: dict(state))
@@ -113,12 +113,12 @@ def test_the_campaign_sees_changes_and_names() -> None:
 # Mistakes that were once accepted, or answered with a traceback.
 
 
-def test_one_huge_report_does_not_lose_the_others() -> None:
+def test_one_huge_report_does_not_lose_the_others():
     """It was enough for a device to send 1e308: no regression could be solved any more."""
     local = LocalDP(1.0, 1e-6)
     world = registry.build_world("two_state:horizon=3")
 
-    def agent() -> tacit.LSVIUCB:
+    def agent():
         return tacit.LSVIUCB(world.spec, users=50, privacy=local, noise_seed=1)
 
     first, second = agent(), agent()
@@ -130,7 +130,7 @@ def test_one_huge_report_does_not_lose_the_others() -> None:
     assert difference(snapshot(first), snapshot(second)) == []
 
 
-def test_honest_reports_are_plausible() -> None:
+def test_honest_reports_are_plausible():
     """The largest noise that a sampler can draw is far below what counts as no report."""
     statistic = tacit.ClippedSum(2)
     for model in (LocalDP(0.01, 1e-9), LocalDP(0.01, 0.0), LocalDP(50.0, 0.0)):
@@ -153,7 +153,7 @@ def test_honest_reports_are_plausible() -> None:
     ],
     ids=" ".join,
 )
-def test_mistakes_on_the_command_line_are_one_line(line: list[str]) -> None:
+def test_mistakes_on_the_command_line_are_one_line(line):
     one_line(call(*line))
 
 
@@ -205,7 +205,7 @@ _ABSURD = """
 """
 
 
-def test_absurd_sizes_take_no_memory() -> None:
+def test_absurd_sizes_take_no_memory():
     ran = subprocess.run(
         [sys.executable, "-c", textwrap.dedent(_ABSURD)],
         capture_output=True,
@@ -224,7 +224,7 @@ def test_absurd_sizes_take_no_memory() -> None:
     assert set(outcomes.values()) <= {"accepted", "refused"}, outcomes
 
 
-def test_a_real_process_says_one_line() -> None:
+def test_a_real_process_says_one_line():
     line = [sys.executable, "-m", "tacit.cli.app", "run", "--world", "\udcff"]
     line += ["--epsilon", "1e-400"]
     ran = subprocess.run(line, capture_output=True, check=False)

@@ -16,9 +16,9 @@ FILES = {path.relative_to(ROOT): path.read_text() for path in sorted(ROOT.rglob(
 HOUSE = tomllib.loads(Path(__file__).with_name("house.toml").read_text())
 
 
-def sizes() -> Counter[str]:
+def sizes():
     """Lines by room; modules beside the rooms are one room."""
-    found: Counter[str] = Counter()
+    found = Counter()
     for path, text in FILES.items():
         found[path.parts[0] if len(path.parts) > 1 else "hallway"] += len(text.splitlines())
     return found
@@ -47,7 +47,7 @@ def test_there_are_few_agents():
     assert len(BUILT_IN) <= HOUSE["agents"]
 
 
-def asking(text: str) -> list[str]:
+def asking(text):
     """Where a text asks which kind of noise there is; what it only makes sure of is fine.
 
     >>> asking("if isinstance(x, (Noise, int)): pass"), asking("assert isinstance(x, Noise)")

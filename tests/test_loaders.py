@@ -2,7 +2,6 @@
 
 import os
 import tracemalloc
-from pathlib import Path
 
 import pytest
 
@@ -18,18 +17,18 @@ each = pytest.mark.parametrize("case", file_cases(), ids=lambda case: case.name)
 
 
 @each
-def test_files_made_by_hand_are_refused(case) -> None:
+def test_files_made_by_hand_are_refused(case):
     accepted = [name for name in hand_made(case.name, case.suffix) if outcome(case.hand_made, name)]
     assert len(accepted) <= 1
 
 
 @each
-def test_damaged_files_break_nothing(case) -> None:
+def test_damaged_files_break_nothing(case):
     refused = [not outcome(case.damaged, seed) for seed in range(60)]
     assert sum(refused) > 25
 
 
-def test_every_loader_is_attacked() -> None:
+def test_every_loader_is_attacked():
     names = " ".join(case.name for case in file_cases())
     for name in ("Result", "load_results", ".toml", ".json", "published"):
         assert name in names
@@ -37,7 +36,7 @@ def test_every_loader_is_attacked() -> None:
     assert sum(case.name.startswith("published") for case in file_cases()) >= 3
 
 
-def test_files_of_an_app_are_regular_ones_too(tmp_path: Path) -> None:
+def test_files_of_an_app_are_regular_ones_too(tmp_path):
     """Its description and its logs: nobody waits for a FIFO, and nothing nested fills the stack."""
     fifo, deep = tmp_path / "logs.csv", tmp_path / "app.toml"
     os.mkfifo(fifo)
@@ -53,7 +52,7 @@ def test_files_of_an_app_are_regular_ones_too(tmp_path: Path) -> None:
         read_app(os.fspath(deep))
 
 
-def test_a_number_of_actions_takes_no_memory(tmp_path: Path) -> None:
+def test_a_number_of_actions_takes_no_memory(tmp_path):
     """A file of a kilobyte that names more actions than there is memory for."""
     path = tmp_path / "policy"
     tacit.Policy.deterministic([[0, 1], [1, 0]], 10**6).publish(path)
@@ -64,14 +63,14 @@ def test_a_number_of_actions_takes_no_memory(tmp_path: Path) -> None:
     assert policy.act(0, 1) == 1
 
 
-def test_what_breaks_is_seen() -> None:
-    def hog(path: Path) -> None:
+def test_what_breaks_is_seen():
+    def hog(path):
         try:
             bytearray(10**15)
         except MemoryError as error:
             raise InvalidArgument("typed, and too late") from error
 
-    def runs(path: Path) -> None:
+    def runs(path):
         (path.parent / "executed").touch()
 
     case = file_cases()[0]
@@ -80,5 +79,5 @@ def test_what_breaks_is_seen() -> None:
             outcome(type(case)("x", case.write, read).damaged, 3)
 
 
-def test_damage_can_be_done_again() -> None:
+def test_damage_can_be_done_again():
     assert all(damaged(case, 3) == damaged(case, 3) for case in file_cases())

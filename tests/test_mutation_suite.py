@@ -7,9 +7,7 @@ be off by more than the whole distance between the users it is given and the cla
 """
 
 import math
-from collections.abc import Callable
 from functools import partial
-from typing import Any
 
 import numpy as np
 import pytest
@@ -40,7 +38,7 @@ FIRST = [*{planted.bug: planted for planted in reversed(BUGS)}.values()][::-1]
 """Each bug once."""
 
 
-def assert_found(planted: Planted) -> None:
+def assert_found(planted):
     found = audit(planted)
     assert not found.passed
     assert set(planted.caught) <= set(found.failed), found.failures
@@ -53,7 +51,7 @@ def assert_found(planted: Planted) -> None:
 CHECKS = {"sensitivity", "budget", "noise", "data flow", "hostile users", "resume", "store"}
 
 
-def assert_checked(planted: Planted) -> None:
+def assert_checked(planted):
     """One of the checks that must find it does, by itself."""
     host = HOSTS[planted.host]
     name = next(name for name in planted.caught if name in CHECKS)
@@ -63,7 +61,7 @@ def assert_checked(planted: Planted) -> None:
 
 
 @pytest.mark.parametrize("planted", FIRST, ids=lambda p: p.name)
-def test_planted_bugs_are_found(planted: Planted) -> None:
+def test_planted_bugs_are_found(planted):
     if CHECKS & set(planted.caught):
         assert_checked(planted)
     else:
@@ -73,18 +71,18 @@ def test_planted_bugs_are_found(planted: Planted) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("planted", BUGS, ids=lambda p: p.name)
-def test_planted_bugs_are_found_by_all_that_should(planted: Planted) -> None:
+def test_planted_bugs_are_found_by_all_that_should(planted):
     assert_found(planted)
 
 
-def test_an_agent_without_a_bug_passes() -> None:
+def test_an_agent_without_a_bug_passes():
     found = audit("UCBVI", behaviour=False)
     assert found.passed, found.failures
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("host", HOSTS)
-def test_the_same_agents_without_a_bug_pass(host: str) -> None:
+def test_the_same_agents_without_a_bug_pass(host):
     found = audit(host)
     assert found.passed, found.failures
     assert found.failed == ()
@@ -92,8 +90,8 @@ def test_the_same_agents_without_a_bug_pass(host: str) -> None:
     assert {o.name for o in found.outcomes} >= {"sensitivity", "noise", "data flow", "store"}
 
 
-def test_every_family_has_bugs_of_every_kind() -> None:
-    by_family: dict[str, set[type[Any]]] = {}
+def test_every_family_has_bugs_of_every_kind():
+    by_family = {}
     for planted in BUGS:
         by_family.setdefault(HOSTS[planted.host].family, set()).add(planted.bug)
     assert set(by_family) == {"tabular", "linear", "mixture", "lq", "continuous"}
@@ -108,7 +106,7 @@ def test_every_family_has_bugs_of_every_kind() -> None:
 # something is left that is planted above, as a statistic that remembers whom it summed.
 
 
-def _override(name: str) -> type[Any]:
+def _override(name):
     """An agent with a method of its own."""
     return type("Overriding", (Agent,), {name: lambda *_: None})
 
@@ -116,11 +114,11 @@ def _override(name: str) -> type[Any]:
 class _Looking:
     """Looks for the curator when it plans."""
 
-    def plan(self, *known: Any) -> Any:
-        return self._curator  # type: ignore[attr-defined]
+    def plan(self, *known):
+        return self._curator
 
 
-def _learn(bug: type[Any]) -> None:
+def _learn(bug):
     """A block of users for an algorithm that has the bug."""
     world = HOSTS["UCBVI"].world()
     with HOSTS["UCBVI"].planted(bug) as make:
@@ -128,30 +126,30 @@ def _learn(bug: type[Any]) -> None:
         agent.learn(world.simulate(agent.policy, 40, np.random.default_rng(0), "episodes"))
 
 
-def _ask_curator(**options: Any) -> Any:
+def _ask_curator(**options):
     """A release with options of its own."""
     return JointDP(1.0, 1e-6).curator(noise_seed=0).release(ClippedSum(1), **options)
 
 
-def _with(**options: Any) -> Any:
+def _with(**options):
     """An agent that is told where to save."""
     host = HOSTS["UCBVI"]
     return host.make()(host.world().spec, users=USERS, noise_seed=0, **options)
 
 
-def _call(make: Any, *given: Any, **options: Any) -> Any:
+def _call(make, *given, **options):
     """A call with an argument that there is not."""
     return make(*given, **options)
 
 
-def _changed_entry() -> None:
+def _changed_entry():
     """An entry of a ledger that is written again."""
     agent = _with()
     with agent.store.write() as db:
         db.execute(entries.update().values(event="nothing"))
 
 
-IMPOSSIBLE: dict[str, tuple[Callable[[], Any], type[Exception]]] = {
+IMPOSSIBLE = {
     **{
         f"an agent with another {name}": (partial(_override, name), TypeError)
         for name in ("learn", "_take", "guarantee", "publish", "__repr__")
@@ -168,15 +166,13 @@ IMPOSSIBLE: dict[str, tuple[Callable[[], Any], type[Exception]]] = {
 
 
 @pytest.mark.parametrize("way", IMPOSSIBLE)
-def test_what_is_impossible_is_refused(way: str) -> None:
+def test_what_is_impossible_is_refused(way):
     attempt, error = IMPOSSIBLE[way]
     with pytest.raises(error):
         attempt()
 
 
-def noise_of(
-    host: str, runs: int = 3, bug: type[Any] | None = None, real: bool = False
-) -> list[str]:
+def noise_of(host, runs=3, bug=None, real=False):
     """What is wrong with the noise of some runs."""
     known, found, values = HOSTS[host], list[str](), list[np.ndarray]()
     world = known.world()
@@ -204,11 +200,11 @@ def noise_of(
         *((host, False) for host in (RUNNING, "UCBVI, local")),
     ],
 )
-def test_right_noise_is_right(host: str, real: bool) -> None:
+def test_right_noise_is_right(host, real):
     assert noise_of(host, runs=2, real=real) == []
 
 
-def test_redrawn_nodes_are_what_was_drawn_but_cost_more() -> None:
+def test_redrawn_nodes_are_what_was_drawn_but_cost_more():
     """From the counter's own code its noise is as it says: the accounts find it, exactly."""
     assert noise_of(RUNNING, bug=of_noise.noise_redrawn) == []
     found = audit(Planted(of_noise.noise_redrawn, RUNNING, ()), behaviour=False, runs=20)
@@ -228,25 +224,25 @@ def test_redrawn_nodes_are_what_was_drawn_but_cost_more() -> None:
         (of_noise.half_the_noise_of_reports, "UCBVI, local", "entries are not the sum"),
     ],
 )
-def test_noise_that_was_not_drawn_is_found(bug: type[Any], host: str, words: str) -> None:
+def test_noise_that_was_not_drawn_is_found(bug, host, words):
     found = noise_of(host, runs=1, bug=bug)
     assert found
     assert words in found[0]
 
 
 @patched(drawn)
-def noise_begins_anew(curator: Any, draw: Any, scale: float, size: int) -> Any:
+def noise_begins_anew(curator, draw, scale, size):
     """It is drawn by the right sampler, at the right scale, from one seed."""
     return Noise(5).steps(curator.privacy.pure, scale, size)
 
 
-def test_noise_that_was_drawn_before_is_found() -> None:
+def test_noise_that_was_drawn_before_is_found():
     found = noise_of("UCBVI", runs=1, bug=noise_begins_anew)
     assert found[0] == "release 1 has the noise of another one"
     assert_checked(Planted(noise_begins_anew, "UCBVI", ("noise",)))
 
 
-def test_bits_that_flip_too_seldom_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_bits_that_flip_too_seldom_are_found(monkeypatch):
     """On the device and in the estimate: nothing looks wrong but for the bits themselves."""
     right = audit(BITS, behaviour=False)
     assert right.passed, right.failures
@@ -259,18 +255,18 @@ def test_bits_that_flip_too_seldom_are_found(monkeypatch: pytest.MonkeyPatch) ->
     assert any("bits that are 0" in words for words in found.failures)
 
 
-def test_sums_on_another_grid_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_sums_on_another_grid_are_found(monkeypatch):
     """To the last step, below what noise shows."""
     true = joint.grid_total
     monkeypatch.setattr(joint, "grid_total", lambda *asked: true(*asked) + 1)
     assert "entries are not the sum" in noise_of("UCBVI", runs=1)[0]
 
 
-def test_runs_that_end_early_are_a_finding() -> None:
+def test_runs_that_end_early_are_a_finding():
     class Stops(of_leaks.RawStop):
         """It stops after two blocks, if somebody is paid nothing but ones."""
 
-        def plan(self, *known: Any) -> Any:
+        def plan(self, *known):
             policies = super().plan(*known)
             rewards = np.zeros((1, 1)) if self._seen is None else np.asarray(self._seen["rewards"])
             self._well = bool((rewards == 1.0).all(axis=1).any())
@@ -286,7 +282,7 @@ def test_runs_that_end_early_are_a_finding() -> None:
     assert found.to_dict()["failed"] == ["transcript"]
 
 
-def test_too_few_runs_are_refused() -> None:
+def test_too_few_runs_are_refused():
     with pytest.raises(InvalidArgument, match="runs must be at least 20, got 19"):
         audit("UCBVI", runs=19)
 
@@ -295,7 +291,7 @@ def test_too_few_runs_are_refused() -> None:
 @pytest.mark.parametrize(
     "host", ["UCBVI", RUNNING, "LSVI-UCB", "LinOpt-VI, counts", "certainty equivalence"]
 )
-def test_the_attack_finds_users_who_attain_the_bounds(host: str) -> None:
+def test_the_attack_finds_users_who_attain_the_bounds(host):
     """It begins with users of the world, in a short search."""
     known = HOSTS[host]
     world = known.world()
@@ -307,5 +303,5 @@ def test_the_attack_finds_users_who_attain_the_bounds(host: str) -> None:
 
 
 @pytest.mark.slow
-def test_no_false_alarms() -> None:
+def test_no_false_alarms():
     assert mutation_table.false_alarms(200) == []

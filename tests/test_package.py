@@ -6,7 +6,6 @@ import subprocess
 import sys
 import tomllib
 import zipfile
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -18,7 +17,7 @@ BUILD = "import sys; from setuptools import build_meta; build_meta.build_wheel(s
 
 
 @pytest.fixture(scope="module")
-def wheel(tmp_path_factory) -> Path:
+def wheel(tmp_path_factory):
     """A wheel of a copy of this tree: building leaves files behind, and finds those of others."""
     folder = tmp_path_factory.mktemp("clone")
     unwanted = shutil.ignore_patterns("__pycache__", "*.egg-info", "build")
@@ -36,7 +35,7 @@ def wheel(tmp_path_factory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def names(wheel) -> set[str]:
+def names(wheel):
     with zipfile.ZipFile(wheel) as archive:
         return set(archive.namelist())
 
@@ -65,14 +64,14 @@ def test_data_is_shipped(names):
 
 
 @pytest.fixture(scope="module")
-def installed(wheel, tmp_path_factory) -> Path:
+def installed(wheel, tmp_path_factory):
     folder = tmp_path_factory.mktemp("installed")
     with zipfile.ZipFile(wheel) as archive:
         archive.extractall(folder)
     return folder
 
 
-def tacit_of(installed: Path, cwd: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+def tacit_of(installed, cwd, *arguments):
     return subprocess.run(
         [sys.executable, "-m", "tacit.cli.app", *arguments],
         cwd=cwd,
@@ -89,11 +88,11 @@ def test_the_shipped_package_works_without_a_clone(installed, tmp_path):
     assert (made.returncode, made.stderr) == (0, "")
 
 
-def project() -> dict:
+def project():
     return tomllib.loads((ROOT / "pyproject.toml").read_text())
 
 
-def group(groups: dict, name: str) -> Iterator[str]:
+def group(groups, name):
     for item in groups[name]:
         if isinstance(item, str):
             yield item
@@ -121,13 +120,13 @@ def test_everything_needed_is_pinned():
     assert {plain(requirement) for requirement in needed} <= pinned
 
 
-def plain(requirement: str) -> str:
+def plain(requirement):
     """The name of a requirement, as indexes spell it."""
     name = requirement.partition(">")[0].partition("[")[0].strip()
     return name.lower().replace("_", "-")
 
 
-def content() -> dict:
+def content():
     return project()["project"]
 
 

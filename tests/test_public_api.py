@@ -6,11 +6,11 @@ import tacit
 from tests.public_api import RECORD, STUB, described, stub
 
 
-def _entries(text: str) -> list[str]:
+def _entries(text):
     return [entry for entry in text.split("\n\n") if entry.strip()]
 
 
-def _statements(text: str) -> list[str]:
+def _statements(text):
     """Statements in any order; imports one by one."""
     found = []
     for node in ast.parse(text).body:

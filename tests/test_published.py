@@ -5,7 +5,6 @@ import os
 import tracemalloc
 import zipfile
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -18,12 +17,12 @@ from tacit.lq import GainPolicy
 from tacit.tabular.policy import MixedPolicy
 
 
-def archive(path: Path, **arrays: Any) -> Path:
+def archive(path, **arrays):
     np.savez_compressed(path, **arrays)
     return path.with_suffix(".npz")
 
 
-def table(**more: Any) -> dict[str, Any]:
+def table(**more):
     return {
         "format": np.int64(1),
         "version": np.int64(3),
@@ -32,7 +31,7 @@ def table(**more: Any) -> dict[str, Any]:
     } | more
 
 
-def test_a_small_file_that_inflates_is_refused_before_it_does(tmp_path: Path) -> None:
+def test_a_small_file_that_inflates_is_refused_before_it_does(tmp_path):
     path = archive(tmp_path / "bomb", **table(junk=np.zeros(3_000_000)))
     assert path.stat().st_size < 100_000
     limit = 10_000_000
@@ -51,9 +50,9 @@ def test_a_small_file_that_inflates_is_refused_before_it_does(tmp_path: Path) ->
         published.load(archive(tmp_path / "parts", **table(**parts)), most_bytes=limit)
 
 
-def test_every_kind_of_file_can_say_what_the_ledger_was(tmp_path: Path) -> None:
+def test_every_kind_of_file_can_say_what_the_ledger_was(tmp_path):
     head, path = 32 * "0f", tmp_path / "policy"
-    policies: list[Any] = [
+    policies = [
         Policy.uniform(2, 3, 2).as_version(1),
         MixedPolicy([Policy.uniform(2, 3, 2)] * 2, [0.5, 0.5], version=1),
         GainPolicy(np.zeros((2, 1, 2)), version=1),
@@ -74,14 +73,14 @@ def test_every_kind_of_file_can_say_what_the_ledger_was(tmp_path: Path) -> None:
             published.about(archive(tmp_path / "wrong", **table(**wrong)))
 
 
-def test_a_file_that_is_large_itself_is_not_read(tmp_path: Path) -> None:
+def test_a_file_that_is_large_itself_is_not_read(tmp_path):
     path = tmp_path / "large"
     np.savez(path, **table(junk=np.random.default_rng(0).random(100_000)))
     with pytest.raises(ValueError, match="is too large: its arrays take more than 1000 bytes"):
         published.load(path.with_suffix(".npz"), most_bytes=1000)
 
 
-def test_sizes_that_lie_do_not_inflate_more(tmp_path: Path) -> None:
+def test_sizes_that_lie_do_not_inflate_more(tmp_path):
     """An entry is read up to the size that it states, whatever is in it."""
     buffer = io.BytesIO()
     np.savez_compressed(buffer, **table(junk=np.zeros(1_000_000)))
@@ -95,7 +94,7 @@ def test_sizes_that_lie_do_not_inflate_more(tmp_path: Path) -> None:
         published.load(tmp_path / "lie", most_bytes=100_000)
 
 
-def values(**more: Any) -> dict[str, Any]:
+def values(**more):
     """A Q function whose features are monomials, up to degree 2 in 2 dimensions."""
     return {
         "format": np.int64(1),
@@ -111,7 +110,7 @@ def values(**more: Any) -> dict[str, Any]:
     } | more
 
 
-def test_a_policy_that_cannot_be_evaluated_is_refused(tmp_path: Path) -> None:
+def test_a_policy_that_cannot_be_evaluated_is_refused(tmp_path):
     """60 degrees in 12 dimensions are 10^13 monomials, in a file of a few bytes."""
     loaded = published.load(archive(tmp_path / "good", **values()))
     assert loaded.act(0, [0.5, 0.5], np.random.default_rng(0)) == 0
@@ -149,12 +148,12 @@ def test_a_policy_that_cannot_be_evaluated_is_refused(tmp_path: Path) -> None:
     ],
     ids=str,
 )
-def test_parts_that_do_not_fit_are_refused(tmp_path: Path, change: dict[str, Any]) -> None:
+def test_parts_that_do_not_fit_are_refused(tmp_path, change):
     with pytest.raises(ValueError, match="no published policy"):
         published.load(archive(tmp_path / "wrong", **values(**change)))
 
 
-def test_what_is_no_file_is_refused_at_once(tmp_path: Path) -> None:
+def test_what_is_no_file_is_refused_at_once(tmp_path):
     os.mkfifo(tmp_path / "fifo")
     for path in (tmp_path / "fifo", Path("/dev/zero")):
         with pytest.raises(ValueError, match="is no regular file"):
@@ -163,7 +162,7 @@ def test_what_is_no_file_is_refused_at_once(tmp_path: Path) -> None:
         published.load(tmp_path)
 
 
-def test_other_ways_of_packing_are_refused(tmp_path: Path) -> None:
+def test_other_ways_of_packing_are_refused(tmp_path):
     """The header of an entry packed by LZMA says how much memory is taken to unpack it."""
     plain = archive(tmp_path / "plain", **table())
     with (

@@ -116,8 +116,7 @@ def test_files_describe_worlds(tmp_path):
 
 def test_environments_without_a_table_take_options():
     world = build_world("gym:Blackjack-v1,horizon=5,reward_range=-1:1,evaluation_users=10,sab=true")
-    assert (world.reward_offset, world.reward_scale) == (-1.0, 2.0)
-    assert world.evaluation_users == 10
+    assert ((world.reward_offset, world.reward_scale), world.evaluation_users) == ((-1.0, 2.0), 10)
 
 
 test_wrong_worlds_are_refused_with_what_is_allowed = refusals(

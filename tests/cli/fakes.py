@@ -8,14 +8,14 @@ from tacit.tabular import TabularWorld
 from tacit.tabular.policy import Policy
 
 
-def two_coins(best: float = 1.0) -> TabularWorld:
+def two_coins(best=1.0):
     """One toss per user. The second coin always pays; tossing either pays half."""
     world = TabularWorld([[[1.0], [1.0]]], [[0.0, best]], horizon=1, name=f"two_coins:best={best}")
     world.exchangeable_actions = False  # so that the agent below knows which coin is which
     return world
 
 
-def unknown_optimum() -> TabularWorld:
+def unknown_optimum():
     class Unknown(TabularWorld):
         optimal_value = math.nan
 
@@ -34,15 +34,7 @@ class Scripted:
     why = "as scripted"
 
     def __init__(
-        self,
-        spec,
-        users,
-        privacy,
-        seed=0,
-        noise_seed=None,
-        never: int = 1000,
-        fail: bool = False,
-        refuse: bool = False,
+        self, spec, users, privacy, seed=0, noise_seed=None, never=1000, fail=False, refuse=False
     ):
         self.spec, self.users, self.privacy, self.seed = spec, users, privacy, seed
         self.never, self.fail, self.refuse = never, fail, refuse

@@ -1,8 +1,6 @@
 """``tacit learn`` and ``tacit policy``: from logs to a policy, night after night."""
 
 import json
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -44,7 +42,7 @@ policy = "out.npz"
 NAMES = ("user", "step", "state", "action", "reward", "version", "drawn")
 
 
-def night(folder: Path, name: str, policy: Any, users: int, seed: int) -> None:
+def night(folder, name, policy, users, seed):
     """The sessions of a night, as text states in a Parquet or a CSV file."""
     rng, rows = np.random.default_rng(seed), []
     for user in range(users):
@@ -67,19 +65,19 @@ def night(folder: Path, name: str, policy: Any, users: int, seed: int) -> None:
 SPEC = FiniteSpec.named(STATES, ACTIONS, horizon=H, stationary=True)
 
 
-def first_policy() -> Any:
+def first_policy():
     return tacit.UCBVI(SPEC, 100_000, tacit.JointDP(1.0, 1e-7), schedule="fixed:size=50").policy
 
 
 @pytest.fixture
-def app(tmp_path: Path) -> Path:
+def app(tmp_path):
     path = tmp_path / "app.toml"
     path.write_text(APP)
     night(tmp_path, "day 1.parquet", first_policy(), 120, seed=1)
     return path
 
 
-def test_nights_go_on_where_they_were(app: Path) -> None:
+def test_nights_go_on_where_they_were(app):
     folder = app.parent
     planned = content(call("learn", app, "--dry-run", "--json"))
     assert planned["new"] == ["logs/day 1.parquet"]
@@ -110,7 +108,7 @@ def test_nights_go_on_where_they_were(app: Path) -> None:
     assert content(call("ledger", "verify", folder / "app.db", "--json"))["well"]
 
 
-def test_a_mixed_policy_needs_the_component_that_was_followed(tmp_path: Path) -> None:
+def test_a_mixed_policy_needs_the_component_that_was_followed(tmp_path):
     """Refused before anything is touched; with the column, everybody counts."""
     path, mixed = tmp_path / "app.toml", APP.replace('"ucbvi"', '"concurrent_psrl"')
     path.write_text(mixed)
@@ -126,7 +124,7 @@ def test_a_mixed_policy_needs_the_component_that_was_followed(tmp_path: Path) ->
     assert content(call("ledger", "show", tmp_path / "app.db", "--json"))["people"]["max"] > 0.0
 
 
-def test_a_successor_goes_on_after_the_last_user(app: Path) -> None:
+def test_a_successor_goes_on_after_the_last_user(app):
     """All declared users have come: the next app reads what is new, knows people and versions."""
     folder = app.parent
     app.write_text(APP.replace("users = 100000", "users = 150"))
@@ -158,7 +156,7 @@ def test_a_successor_goes_on_after_the_last_user(app: Path) -> None:
     ]
 
 
-def test_a_run_goes_on_by_itself_where_its_file_says_so(app: Path) -> None:
+def test_a_run_goes_on_by_itself_where_its_file_says_so(app):
     folder = app.parent
     app.write_text(APP.replace("users = 100000", "users = 150\nsuccessor = true"))
     assert content(call("learn", app, "--json"))["version"] == 1
@@ -175,7 +173,7 @@ def test_a_run_goes_on_by_itself_where_its_file_says_so(app: Path) -> None:
     assert content(call("ledger", "verify", folder / "app.db", "--json"))["well"]
 
 
-def test_an_older_policy_serves_again_and_is_pinned(app: Path) -> None:
+def test_an_older_policy_serves_again_and_is_pinned(app):
     folder = app.parent
     call("learn", app)
     first = tacit.published.load(folder / "out.npz")
@@ -195,9 +193,7 @@ def test_an_older_policy_serves_again_and_is_pinned(app: Path) -> None:
 
 
 @pytest.mark.parametrize("users", [120, 80], ids=["after their release", "while they wait"])
-def test_a_night_that_died_is_given_again(
-    app: Path, monkeypatch: pytest.MonkeyPatch, users: int
-) -> None:
+def test_a_night_that_died_is_given_again(app, monkeypatch, users):
     """Before the file was noted: nobody counts twice, and nobody is lost."""
     from tacit.store import ledger
 
@@ -205,7 +201,7 @@ def test_a_night_that_died_is_given_again(
     night(app.parent, "day 1.parquet", first_policy(), users, seed=1)
     usual = ledger.append
 
-    def die(db: Any, run: str, event: str, **body: Any) -> str:
+    def die(db, run, event, **body):
         if event == "log":
             raise KeyboardInterrupt
         return usual(db, run, event, **body)
@@ -222,7 +218,7 @@ def test_a_night_that_died_is_given_again(
     assert shown["people"]["count"] == users
 
 
-def test_a_night_that_taught_nothing_is_a_failure(tmp_path: Path) -> None:
+def test_a_night_that_taught_nothing_is_a_failure(tmp_path):
     """The same people again, under other events, one episode each: cron must notice."""
     app = tmp_path / "app.toml"
     app.write_text(APP)
@@ -242,7 +238,7 @@ def test_a_night_that_taught_nothing_is_a_failure(tmp_path: Path) -> None:
     assert (file["waiting"], file["refused"]) == (1, 49)
 
 
-def test_a_file_that_grew_is_read_on(app: Path) -> None:
+def test_a_file_that_grew_is_read_on(app):
     folder = app.parent
     night(folder, "day 2.csv", first_policy(), 20, seed=5)
     assert content(call("learn", app, "--json"))["users"] >= 120
@@ -270,7 +266,7 @@ MISTAKES = {
 
 
 @pytest.mark.parametrize("mistake", MISTAKES)
-def test_a_mistake_is_one_line(mistake: str, app: Path) -> None:
+def test_a_mistake_is_one_line(mistake, app):
     change, words = MISTAKES[mistake]
     if change is None:
         assert words in one_line(call("learn", "no.toml"))
@@ -281,7 +277,7 @@ def test_a_mistake_is_one_line(mistake: str, app: Path) -> None:
     assert words in one_line(call("learn", app))
 
 
-def test_policies_are_compared_by_what_they_do(tmp_path: Path) -> None:
+def test_policies_are_compared_by_what_they_do(tmp_path):
     actions = np.random.default_rng(0).integers(0, 2, (H, 3))
     other = actions.copy()
     other[1, 2] = 1 - other[1, 2]
@@ -290,7 +286,7 @@ def test_policies_are_compared_by_what_they_do(tmp_path: Path) -> None:
     for name, gain in (("gains.npz", 1.0), ("zero.npz", 0.0)):
         GainPolicy(np.full((1, 1, 1), gain)).publish(tmp_path / name)
 
-    def diff(*names: str) -> Any:
+    def diff(*names):
         return call("policy", "diff", *(n if n[0] == "-" else tmp_path / n for n in names))
 
     assert "act alike" in diff("one.npz", "same.json").stdout
@@ -304,7 +300,7 @@ def test_policies_are_compared_by_what_they_do(tmp_path: Path) -> None:
     assert diff("one.npz", "gains.npz").exit_code == 1
 
 
-def test_a_policy_is_shown_and_verified(app: Path, tmp_path: Path) -> None:
+def test_a_policy_is_shown_and_verified(app, tmp_path):
     assert call("learn", app).exit_code == 0
     path, store = tmp_path / "out.npz", tmp_path / "app.db"
     shown = call("policy", "show", path)

@@ -3,8 +3,8 @@
 import html
 import json
 import re
+import sqlite3
 from pathlib import Path
-from typing import Any
 
 import jsonschema
 import numpy as np
@@ -19,7 +19,7 @@ SCHEMA = yaml.safe_load((Path(__file__).parent / "deployments-schema.yaml").read
 WORDS = {name: f"Words <of> the: '{name}'" for name in ABOUT} | {"sector": "Healthcare"}
 
 
-def tiers(schema: dict[str, Any]) -> set[tuple[str, str]]:
+def tiers(schema):
     """Fields of tiers 2 and 3."""
     parts = schema["properties"]["deployment"]["properties"]
     return {
@@ -31,7 +31,7 @@ def tiers(schema: dict[str, Any]) -> set[tuple[str, str]]:
 
 
 @pytest.fixture
-def files(tmp_path: Path) -> tuple[Path, Path, Path]:
+def files(tmp_path):
     """A store, its app's file, and a policy."""
     about = "".join(f"{name} = {json.dumps(words)}\n" for name, words in WORDS.items())
     path = write_app(tmp_path, privacy=f"[about]\n{about}")
@@ -44,7 +44,7 @@ def files(tmp_path: Path) -> tuple[Path, Path, Path]:
     return tmp_path / "app.db", path, tmp_path / "policy.json"
 
 
-def night(policy: Any, users: int) -> Any:
+def night(policy, users):
     import tacit
 
     states = np.random.default_rng(0).integers(3, size=(users, 4))
@@ -53,9 +53,7 @@ def night(policy: Any, users: int) -> Any:
     return tacit.Episodes(states, actions, states[:, 1:] > 0, versions, [*range(users)])
 
 
-def test_the_registrys_own_schema_takes_the_record(
-    files: tuple[Path, Path, Path], tmp_path: Path
-) -> None:
+def test_the_registrys_own_schema_takes_the_record(files, tmp_path):
     store, app, policy = files
     for more, open_words in (("--app", 0), (None, 1)):
         output = tmp_path / "deployment.yaml"
@@ -76,7 +74,7 @@ def test_the_registrys_own_schema_takes_the_record(
     assert held["basic"]["data_curators"] == ["The operator must say."]
 
 
-def test_the_page_says_who_answers_and_what_is_not_hidden(files: tuple[Path, Path, Path]) -> None:
+def test_the_page_says_who_answers_and_what_is_not_hidden(files):
     store, app, policy = files
     plain = html.unescape(call("report", store, "--policy", policy, "--app", app).output)
     for name in set(ABOUT) - {"sector", "today"}:
@@ -90,32 +88,63 @@ def test_the_page_says_who_answers_and_what_is_not_hidden(files: tuple[Path, Pat
     assert re.search(r"<td>20</td>|<td>16</td>", plain)  # people are counted, not episodes alone
 
 
-def test_another_promise_is_red(files: tuple[Path, Path, Path], tmp_path: Path) -> None:
-    """A policy, its guarantee and the ledger say the same, or nobody signs."""
-    store, app, _ = files
+@pytest.mark.parametrize(
+    "changed",
+    [
+        "UPDATE runs SET users = 7",
+        "UPDATE runs SET episodes = 5",
+        "UPDATE runs SET cost = cost / 10",
+        "UPDATE runs SET taken = 1",
+        "UPDATE people SET pays = 0",
+        "UPDATE people SET person = 'somebody'",
+        "DELETE FROM people WHERE id = (SELECT MIN(id) FROM people)",
+        "UPDATE accounts SET spent = 0",
+        "UPDATE stores SET most = 1",
+        "UPDATE stores SET head = ''",
+        "DELETE FROM releases",
+        "DELETE FROM entries WHERE event = 'release'",
+        "UPDATE entries SET body = replace(body, '\"users\": 20', '\"users\": 8')",
+        "UPDATE entries SET body = replace(body, '\"epsilon\": 1.0', '\"epsilon\": 0.1')",
+    ],
+)
+def test_a_store_that_was_changed_is_red(files, tmp_path, changed):
+    store, app, policy = files
+    with sqlite3.connect(store) as db:
+        for (name,) in db.execute(
+            "SELECT name FROM sqlite_master WHERE type = 'trigger'"
+        ).fetchall():
+            db.execute(f"DROP TRIGGER {name}")
+        people = [person for (person,) in db.execute("SELECT person FROM accounts")]
+        assert db.execute(changed).rowcount > 0
+    page = tmp_path / "report.html"
+    done = call("report", store, "--policy", policy, "--app", app, "--output", page)
+    assert (done.exit_code, '<p class="warning">' in page.read_text()) == (1, True)
+    assert not any(person in page.read_text() for person in people)
+
+
+def test_another_promise_is_red(files, tmp_path):
+    """A policy, an app's file, their guarantees and the ledger say the same, or nobody signs."""
+    store, app, policy = files
     (tmp_path / "b").mkdir()
     other = make_app(tmp_path / "b", privacy="episodes_per_user = 2").agent(files=False)
     other.publish(tmp_path / "other.json", force=True)
-    done = call("report", store, "--policy", tmp_path / "other.json", "--app", app, "--json")
-    found = json.loads(done.stdout)
-    assert done.exit_code == 1
-    assert found["differ"] == ["other.json"]
-    page = call("report", store, "--policy", tmp_path / "other.json")
-    assert page.exit_code == 1
-    assert "promises something else" in page.output
+    renamed = write_app(tmp_path, "renamed.toml", name="else")
+    for given, name in (
+        ((tmp_path / "other.json", app), "other.json"),
+        ((policy, tmp_path / "b" / "app.toml"), "the app's file"),
+        ((policy, renamed), "the app's file"),
+    ):
+        page = call("report", store, "--policy", given[0], "--app", given[1])
+        assert page.exit_code == 1
+        assert f"{name} promises something else" in html.unescape(page.output)
 
 
-def test_a_store_without_people_is_not_registered(tmp_path: Path) -> None:
+def test_a_store_without_people_is_not_registered(tmp_path):
     from tacit.store.store import Store
 
     Store(tmp_path / "empty.db").close()
     said = one_line(call("report", tmp_path / "empty.db", "--output", tmp_path / "a.yaml"))
     assert "no run of people" in said
-    assert "[about] has no key 'boss'" in one_line(
-        call(
-            "report",
-            tmp_path / "empty.db",
-            "--app",
-            write_app(tmp_path, privacy="[about]\nboss = 'x'"),
-        )
-    )
+    path = write_app(tmp_path, privacy="[about]\nboss = 'x'")
+    said = one_line(call("report", tmp_path / "empty.db", "--app", path))
+    assert "[about] has no key 'boss'" in said

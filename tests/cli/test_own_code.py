@@ -203,11 +203,11 @@ def test_what_is_of_pythons_own_library_is_not_called(here, marked, text, place)
 @pytest.mark.parametrize(
     ("old", "new"), [("compare", "run"), ("list", "show"), ("bounds", "paper")]
 )
-def test_old_names_of_commands_answer_with_the_new_ones(old: str, new: str) -> None:
+def test_old_names_of_commands_answer_with_the_new_ones(old, new):
     assert f"{old} is called {new}: tacit {new}" in one_line(call(old))
 
 
-def test_other_packages_name_agents_and_worlds(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_other_packages_name_agents_and_worlds(monkeypatch):
     brought = {"tacit.agents": {"mine": "tacit.tabular.ucbvi:UCBVI"}}
     brought |= {"tacit.worlds": {"pond": "tacit.tabular.worlds:riverswim"}}
     monkeypatch.setattr(registry, "plugged", brought.__getitem__)

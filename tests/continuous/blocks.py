@@ -1,13 +1,11 @@
 """Blocks of users whose states are vectors."""
 
-from typing import Any
-
 import numpy as np
 
 from tacit.privacy.statistic import Block
 
 
-def block(states: Any, lengths: Any = None, actions: Any = None, rewards: Any = None) -> Block:
+def block(states, lengths=None, actions=None, rewards=None):
     """Users with these states, (n, H + 1, D); no end, first actions and no rewards by default."""
     states = np.array(states, dtype=float)
     n, H = len(states), states.shape[1] - 1
@@ -23,7 +21,7 @@ def block(states: Any, lengths: Any = None, actions: Any = None, rewards: Any = 
     )
 
 
-def random_users(rng: np.random.Generator, count: int, spec: Any, beyond: float = 0.0) -> Block:
+def random_users(rng, count, spec, beyond=0.0):
     """Users of a spec at random, in its box (cut to 3) or a bit beyond, who may end early."""
     H, low, high = spec.horizon, np.maximum(spec.lows, -3.0), np.minimum(spec.highs, 3.0)
     states = rng.uniform(low - beyond, high + beyond, (count, H + 1, spec.dimension))

@@ -3,11 +3,9 @@
 import math
 from dataclasses import replace
 from functools import partial
-from typing import Any
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 
 from research.worlds import cartpole, plane, trap
 from tacit import FittedFunctionalQ, JointDP, LocalDP, NonPrivate, check_statistic
@@ -22,28 +20,26 @@ from tacit.testing.check_agent import check_agent
 from tacit.testing.recording import RecordingCurator
 from tests.continuous.blocks import block
 
-Floats = NDArray[np.float64]
-
 JOINT = JointDP(0.9, 1e-4)
-SHORT: Any = line(horizon=8)
-LINE: Any = line()
+SHORT = line(horizon=8)
+LINE = line()
 SERVED = partial(FittedFunctionalQ, serve="most")
 
 
 @pytest.fixture
-def three(monkeypatch: pytest.MonkeyPatch) -> None:
+def three(monkeypatch):
     """Three sweeps."""
     monkeypatch.setattr(fitted_functional_q, "GRID", replace(GRID, depth=0.0, fewest=3))
 
 
-def played(agent: Any, world: Any, seed: int = 0) -> Any:
+def played(agent, world, seed=0):
     rng = np.random.default_rng(seed)
     while agent.block_users:
         agent.learn(world.simulate(agent.policy, agent.block_users, rng, "episodes"))
     return agent
 
 
-def score(world: Any, agent: Any) -> float:
+def score(world, agent):
     base = world.baseline_value
     return float((world.value(agent.greedy_policy) - base) / (world.optimal_value - base))
 
@@ -60,11 +56,11 @@ def score(world: Any, agent: Any) -> float:
         partial(FittedFunctionalQ, privacy=JointDP(10.0, 1e-6), serve="most"),
     ],
 )
-def test_keeps_all_promises(make: Any, three: None) -> None:
+def test_keeps_all_promises(make, three):
     check_agent(make, SHORT, users=3000 if make.keywords.get("serve") == "most" else 120)
 
 
-def test_spends_the_budget_to_the_last_bit() -> None:
+def test_spends_the_budget_to_the_last_bit():
     agent = FittedFunctionalQ(LINE.spec, 20, JOINT, noise_seed=0)
     with RecordingCurator().open() as recorder:
         played(agent, LINE)
@@ -75,7 +71,7 @@ def test_spends_the_budget_to_the_last_bit() -> None:
     assert math.fsum(cost**2 for cost in costs) == pytest.approx(JOINT.episode_limit, rel=1e-12)
 
 
-def test_residuals_are_of_what_was_published() -> None:
+def test_residuals_are_of_what_was_published():
     """Every question is a function of the answers before it."""
     agent = FittedFunctionalQ(LINE.spec, 20, JOINT, noise_seed=0)
     with RecordingCurator().open() as recorder:
@@ -89,7 +85,7 @@ def test_residuals_are_of_what_was_published() -> None:
     np.testing.assert_array_equal(agent.state.weights, other.state.weights)
 
 
-def test_transcript_has_exactly_the_declared_mu(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_transcript_has_exactly_the_declared_mu(monkeypatch):
     """The log-likelihood ratio of a whole run on the worst pair has variance mu^2.
 
     Up to the grid: noise is a little larger, for what rounding to it can add.
@@ -117,14 +113,14 @@ def test_transcript_has_exactly_the_declared_mu(monkeypatch: pytest.MonkeyPatch)
     assert 0.95 < math.sqrt(square / JOINT.episode_limit) <= 1.0
 
 
-def _paid(block: Block, reward: float) -> Block:
+def _paid(block, reward):
     arrays = {name: np.array(array) for name, array in block.arrays.items()}
     arrays["states"][0], arrays["rewards"][0], arrays["actions"][0] = 0.5, reward, 0
     return Block(block.users, arrays)
 
 
 @pytest.mark.parametrize("serve", ["later", "all"])
-def test_learns_without_noise(serve: Any) -> None:
+def test_learns_without_noise(serve):
     agent = FittedFunctionalQ(LINE.spec, 100, NonPrivate(), seed=1, serve=serve)
     assert score(LINE, played(agent, LINE)) > 0.97
     assert agent.algorithm.offline == (serve == "later")
@@ -133,7 +129,7 @@ def test_learns_without_noise(serve: Any) -> None:
 @pytest.mark.parametrize(
     ("make", "users"), [(lambda: LINE, 200), pytest.param(trap, 600, marks=pytest.mark.slow)]
 )
-def test_learns_with_noise_and_looks_ahead(make: Any, users: int) -> None:
+def test_learns_with_noise_and_looks_ahead(make, users):
     world = make()
     scores = [
         score(world, played(FittedFunctionalQ(world.spec, users, JOINT, noise_seed=s), world, s))
@@ -142,14 +138,13 @@ def test_learns_with_noise_and_looks_ahead(make: Any, users: int) -> None:
     assert np.median(scores) > 0.95
 
 
-def test_several_blocks_carry_on_what_is_known(three: None) -> None:
-    options: Any = {"schedule": "fixed:size=20", "noise_seed": 5}
+def test_several_blocks_carry_on_what_is_known(three):
+    options = {"schedule": "fixed:size=20", "noise_seed": 5}
     agent = played(FittedFunctionalQ(SHORT.spec, 40, JOINT, **options), SHORT)
-    assert len(agent.state.evidence.answers) == 6
-    assert agent.state.evidence.users == 40
+    assert (len(agent.state.evidence.answers), agent.state.evidence.users) == (6, 40)
 
 
-def test_posterior_is_that_of_a_plain_gaussian_regression(three: None) -> None:
+def test_posterior_is_that_of_a_plain_gaussian_regression(three):
     """Mode by mode is the same as one joint regression over all releases."""
     agent = played(FittedFunctionalQ(LINE.spec, 30, JOINT, noise_seed=1), LINE)
     algorithm, known = agent.algorithm, agent.state.evidence
@@ -191,14 +186,14 @@ def test_posterior_is_that_of_a_plain_gaussian_regression(three: None) -> None:
         ({"protect": "rewards"}, "no option 'protect'"),
     ],
 )
-def test_refuses_what_does_not_go_together(options: dict[str, Any], match: str) -> None:
+def test_refuses_what_does_not_go_together(options, match):
     given = {"spec": LINE.spec, "users": 20, "privacy": JOINT} | options
     with pytest.raises(InvalidArgument, match=match):
         FittedFunctionalQ(given.pop("spec"), given.pop("users"), given.pop("privacy"), **given)
 
 
 @pytest.mark.parametrize(("users", "first"), [(1, 20), (10, 20), (2000, 20), (10**6, 84)])
-def test_few_explore(users: int, first: int) -> None:
+def test_few_explore(users, first):
     turns = _turns(users, first)
     assert sum(turns) == users
     assert min(turns) >= 1
@@ -217,9 +212,7 @@ def test_few_explore(users: int, first: int) -> None:
         pytest.param(plane(), JOINT, 256, marks=pytest.mark.slow),
     ],
 )
-def test_serves_well_with_at_most_four_times_the_users_of_the_batch_agent(
-    world: Any, privacy: Any, batch: int
-) -> None:
+def test_serves_well_with_at_most_four_times_the_users_of_the_batch_agent(world, privacy, batch):
     needed = []
     for seed in range(3):
         agent = SERVED(world.spec, 40 * batch, privacy, seed=seed, noise_seed=seed)
@@ -232,7 +225,7 @@ def test_serves_well_with_at_most_four_times_the_users_of_the_batch_agent(
     assert earned == pytest.approx(value, abs=6.0 * std + 0.02)
 
 
-def test_asks_those_who_are_served_once() -> None:
+def test_asks_those_who_are_served_once():
     agent = SERVED(SHORT.spec, 400, JointDP(10.0, 1e-6), noise_seed=0)
     rng = np.random.default_rng(0)
     assert agent.policy.epsilon == 1.0
@@ -243,8 +236,8 @@ def test_asks_those_who_are_served_once() -> None:
     np.testing.assert_array_equal(agent.state.weights, before)
 
 
-def test_mean_rewards_withstand_attacks() -> None:
-    def sample(rng: np.random.Generator, users: int) -> Block:
+def test_mean_rewards_withstand_attacks():
+    def sample(rng, users):
         rewards = rng.choice([0.0, 0.5], (users, 1)) * np.ones((users, 8))
         return block(rng.random((users, 9, 1)), rewards=rewards)
 

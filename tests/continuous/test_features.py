@@ -58,8 +58,7 @@ def test_non_finite_states_never_reach_the_function():
         return states
 
     result = Custom(function, 1)([[np.nan], [2.0], [np.inf]])
-    assert result.tolist() == [[0.0], [2.0], [0.0]]
-    assert [s.tolist() for s in seen] == [[[2.0]]]
+    assert (result.tolist(), [s.tolist() for s in seen]) == ([[0.0], [2.0], [0.0]], [[[2.0]]])
 
 
 def test_the_repr_of_a_function_is_the_same_in_every_run():

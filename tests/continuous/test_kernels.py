@@ -1,7 +1,5 @@
 """Kernels as feature maps."""
 
-from typing import Any
-
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -15,7 +13,7 @@ MAPS = [
 
 
 class TestMaps:
-    def test_quadrature_is_the_squared_exponential(self) -> None:
+    def test_quadrature_is_the_squared_exponential(self):
         features = Quadrature((0.0, 0.0), (1.0, 2.0), lengthscale=0.5, nodes=12)
         rng = np.random.default_rng(0)
         points = rng.random((30, 2)) * [1.0, 2.0]
@@ -25,7 +23,7 @@ class TestMaps:
 
     @settings(max_examples=60, deadline=None)
     @given(st.sampled_from(MAPS), st.lists(st.floats(), min_size=2, max_size=2))
-    def test_no_state_has_features_longer_than_one(self, features: Any, x: Any) -> None:
+    def test_no_state_has_features_longer_than_one(self, features, x):
         z = features(np.array(x[: features.dimension]))
         assert np.isfinite(z).all()
         assert np.linalg.norm(z) <= 1 + 1e-9

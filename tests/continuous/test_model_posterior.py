@@ -1,11 +1,8 @@
 """The agent with a model: worlds, what it asks, how it estimates and plans, what it learns."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 from functools import partial
-from typing import Any
 
 import numpy as np
 import pytest
@@ -36,7 +33,7 @@ SHORT = pendulum(horizon=6)
 # Specs.
 
 
-def test_specs_are_equal_if_they_do_the_same() -> None:
+def test_specs_are_equal_if_they_do_the_same():
     assert pendulum().spec == pendulum().spec
     assert replace(pendulum().spec, reward=lambda s, a, t: -(s[:, 0] ** 2)) != pendulum().spec
     with pytest.raises(InvalidArgument, match="angle must be in"):
@@ -46,7 +43,7 @@ def test_specs_are_equal_if_they_do_the_same() -> None:
 # Exploring.
 
 
-def test_actions_are_held_as_often_as_it_says() -> None:
+def test_actions_are_held_as_often_as_it_says():
     policy = QPolicy(Grid((0.0,), (1.0,), (2,)), np.zeros((3, 2)), explorers=0.25, bursts=0.1)
     coins = np.random.default_rng(0).random((1000, 2000))
     tries = exploration(policy, coins)
@@ -65,7 +62,7 @@ def test_actions_are_held_as_often_as_it_says() -> None:
 # What is asked.
 
 
-def moments(spec: Any = SHORT.spec, rewards: bool = False, seed: int = 0) -> TransitionMoments:
+def moments(spec=SHORT.spec, rewards=False, seed=0):
     rng = np.random.default_rng(seed)
     features = PolynomialFeatures.of(spec, np.array(spec.lows), np.array(spec.highs))
     p, n = features.size, spec.dimension + int(rewards)
@@ -73,7 +70,7 @@ def moments(spec: Any = SHORT.spec, rewards: bool = False, seed: int = 0) -> Tra
     return TransitionMoments(spec, features, metric, model, np.full(n, 0.5), rewards)
 
 
-def repeated(spec: Any, state: Any, there: Any) -> Block:
+def repeated(spec, state, there):
     """A user who makes one step over and over again, by jumping back where she was."""
     H, actions = spec.horizon, np.zeros((1, spec.horizon), dtype=np.int64)
     actions[:, 1::2] = -1  # the way back does not count
@@ -81,13 +78,13 @@ def repeated(spec: Any, state: Any, there: Any) -> Block:
 
 
 @pytest.mark.parametrize("rewards", [False, True])
-def test_moments_are_what_the_formula_says(rewards: bool) -> None:
+def test_moments_are_what_the_formula_says(rewards):
     statistic = moments(rewards=rewards)
     data = random_users(np.random.default_rng(1), 7, SHORT.spec)
     found = statistic.vectors(data)
     np.testing.assert_allclose(statistic.total(data), found.sum(axis=0), atol=1e-12)
     spec, m = SHORT.spec, statistic.layout.parts[0].shape[0]
-    arrays: Any = data.arrays
+    arrays = data.arrays
     for user in range(7):
         expected, counted = np.zeros((m, m)), 0
         for t in range(min(spec.horizon, arrays["lengths"][user])):
@@ -107,11 +104,11 @@ def test_moments_are_what_the_formula_says(rewards: bool) -> None:
         np.testing.assert_allclose(unpack(found[user], m), one, atol=1e-12)
 
 
-def starts_of(spec: Any) -> StartMoments:
+def starts_of(spec):
     return StartMoments(spec, np.array(spec.lows), np.array(spec.highs))
 
 
-def test_first_states_have_the_distribution_that_users_have() -> None:
+def test_first_states_have_the_distribution_that_users_have():
     spec = SmoothSpec((-1.0, 0.0), (3.0, 2.0), 2, 6)
     rng = np.random.default_rng(0)
     first = np.array([1.5, 0.8]) + rng.standard_normal((20_000, 2)) @ [[0.05, 0.02], [0.0, 0.03]]
@@ -127,7 +124,7 @@ def test_first_states_have_the_distribution_that_users_have() -> None:
     check_statistic(statistic, partial(random_users, spec=spec), attained=0.3, users=60, rounds=12)
 
 
-def test_two_users_are_as_far_apart_as_declared() -> None:
+def test_two_users_are_as_far_apart_as_declared():
     """Orthogonal steps: one is all feature, the other, without any, all residual."""
     spec = SmoothSpec((-1.0,), (1.0,), 2, 6)
     features = PolynomialFeatures.of(spec, np.array([-1.0]), np.array([1.0]))
@@ -140,8 +137,8 @@ def test_two_users_are_as_far_apart_as_declared() -> None:
     assert apart == pytest.approx(statistic.l2(Relation.REPLACE_ONE), rel=1e-12) == math.sqrt(2.0)
 
 
-def test_no_user_is_worse_than_declared() -> None:
-    few: Any = {"users": 60, "rounds": 12}
+def test_no_user_is_worse_than_declared():
+    few = {"users": 60, "rounds": 12}
     check_statistic(
         moments(rewards=True), partial(random_users, spec=SHORT.spec), attained=0.5, **few
     )
@@ -153,9 +150,9 @@ def test_no_user_is_worse_than_declared() -> None:
     )
 
 
-def test_values_that_are_no_numbers_count_as_nobody() -> None:
+def test_values_that_are_no_numbers_count_as_nobody():
     good = random_users(np.random.default_rng(2), 5, SHORT.spec)
-    arrays: Any = {name: array.copy() for name, array in good.arrays.items()}
+    arrays = {name: array.copy() for name, array in good.arrays.items()}
     arrays["states"][3] = np.nan
     arrays["actions"][4] = 99
     for statistic in (moments(), ScaleHistogram(SHORT.spec)):
@@ -169,7 +166,7 @@ def test_values_that_are_no_numbers_count_as_nobody() -> None:
 # How it estimates and plans.
 
 
-def test_chance_is_told_from_what_is_not_known_yet() -> None:
+def test_chance_is_told_from_what_is_not_known_yet():
     """Moves that are mostly chance: the rest is found, and is not taken for what is unknown."""
     spec = SmoothSpec((-2.0,), (2.0,), 2, 20)
     features = PolynomialFeatures.of(spec, np.array([-2.0]), np.array([2.0]))
@@ -194,7 +191,7 @@ def test_chance_is_told_from_what_is_not_known_yet() -> None:
     np.testing.assert_allclose(moves, [0.1, 0.0, -0.2], atol=0.05)
 
 
-def test_without_noise_the_model_is_the_world() -> None:
+def test_without_noise_the_model_is_the_world():
     """Moves that are exactly linear in the features are found from a few users."""
     spec = SmoothSpec((-2.0, -2.0), (2.0, 2.0), 2, 20)
     features = PolynomialFeatures.of(spec, np.array(spec.lows), np.array(spec.highs))
@@ -215,11 +212,11 @@ def test_without_noise_the_model_is_the_world() -> None:
     assert np.abs(error).max() < 0.02 * np.abs(features(at, taken) @ true).max()
 
 
-def test_a_plan_solves_bellmans_equation() -> None:
+def test_a_plan_solves_bellmans_equation():
     world = mountain_car()
     spec = replace(world.spec, discount=0.95)
 
-    def step(states: Any, actions: Any) -> Any:
+    def step(states, actions):
         there = states.copy()
         classic_loops.climb(there, actions.astype(np.int64))
         return there, spec.rewards(states, actions, there), spec.ended(there)
@@ -241,7 +238,7 @@ def test_a_plan_solves_bellmans_equation() -> None:
 # What it learns, says, refuses and saves.
 
 
-def test_swings_up_a_pendulum_privately() -> None:
+def test_swings_up_a_pendulum_privately():
     world = pendulum()
     agent = ModelPosterior(world.spec, 1100, TEN, noise_seed=1)
     result = run(agent, world, seed=1, progress=False)
@@ -250,7 +247,7 @@ def test_swings_up_a_pendulum_privately() -> None:
     assert "known rewards, known ends" in agent.why
 
 
-def test_learns_rewards_and_ends_where_they_are_not_known() -> None:
+def test_learns_rewards_and_ends_where_they_are_not_known():
     world = mountain_car()
     spec = replace(world.spec, reward=None, ends=None)
     agent = ModelPosterior(spec, 4000, TEN, noise_seed=2)
@@ -265,7 +262,7 @@ def test_learns_rewards_and_ends_where_they_are_not_known() -> None:
     assert explorers[0] == 0.5 > 0.3 > explorers[-1] >= FEWEST
 
 
-def test_refuses_what_it_cannot_do() -> None:
+def test_refuses_what_it_cannot_do():
     with pytest.raises(InvalidArgument, match="a device's own noise"):
         ModelPosterior(SHORT.spec, 100, LocalDP(4.0, 1e-6))
     five = SmoothSpec((-1.0,) * 5, (1.0,) * 5, 2, 6)
@@ -273,7 +270,7 @@ def test_refuses_what_it_cannot_do() -> None:
         ModelPosterior(five, 100, TEN)
 
 
-def test_an_open_box_is_closed_by_what_users_said() -> None:
+def test_an_open_box_is_closed_by_what_users_said():
     world = cartpole(horizon=40)
     spec = replace(world.spec, features=None)
     agent = ModelPosterior(spec, 32, NonPrivate())
@@ -288,6 +285,6 @@ def test_an_open_box_is_closed_by_what_users_said() -> None:
 
 
 @pytest.mark.slow
-def test_keeps_all_promises() -> None:
+def test_keeps_all_promises():
     make = partial(ModelPosterior, privacy=TEN, schedule="fixed:size=30")
     check_agent(make, SHORT, users=90)

@@ -24,8 +24,7 @@ def normal(features, actions=3, seed=0, **options):
 def test_the_largest_value_wins():
     policy = QPolicy(GRID, [[1.0, 0.0, 0.0], [0.0, 0.5, 2.0]])
     np.testing.assert_allclose(policy.values([[0.25], [0.75]]), [[0.5, 0.25], [0.0, 1.25]])
-    assert policy.greedy([[0.25], [0.75]]).tolist() == [0, 1]
-    assert policy.act(7, [0.75], RNG(0)) == 1
+    assert (policy.greedy([[0.25], [0.75]]).tolist(), policy.act(7, [0.75], RNG(0))) == ([0, 1], 1)
     assert policy.act_many(0, [[0.25], [0.75]], RNG(0)).tolist() == [0, 1]
 
 
@@ -100,8 +99,7 @@ def test_the_published_file_is_plain_arrays_for_everybody(features, tmp_path):
     with np.load(path, allow_pickle=False) as archive:
         stored = {name: archive[name] for name in archive.files}
     assert (stored["weights"] == policy.weights).all()
-    assert float(stored["epsilon"]) == 0.25
-    assert stored["preference"].tolist() == [2, 0, 1]
+    assert (float(stored["epsilon"]), stored["preference"].tolist()) == (0.25, [2, 0, 1])
     assert str(stored["features"]) == features.published_as
     assert all((stored[name] == value).all() for name, value in features.parameters().items())
 

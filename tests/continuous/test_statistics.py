@@ -1,11 +1,9 @@
 """Visits and residuals: brute force, declared sensitivities, hostile users."""
 
 import math
-from typing import Any
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 
 from tacit import check_statistic
 from tacit.continuous import BoxSpec, Grid, Polynomial
@@ -16,8 +14,6 @@ from tacit.privacy.budget import Relation
 from tacit.privacy.statistic import Block
 from tests.continuous.blocks import random_users
 
-Floats = NDArray[np.float64]
-
 SPEC = BoxSpec((0.0,), (1.0,), actions=2, horizon=4, reward_range=(0.0, 0.5), discount=0.9)
 GRID = Grid((0.0,), (1.0,), (5,))
 QUADRATIC = Polynomial((1.0,), clip=1.5, degree=2)
@@ -25,13 +21,13 @@ KERNEL = bumps(GRID.points, 0.3)
 ROOT = root_of(KERNEL)
 
 
-def users(rng: np.random.Generator, count: int) -> Block:
+def users(rng, count):
     return random_users(rng, count, SPEC, beyond=0.1)
 
 
-def residuals(**changes: Any) -> ResidualSums:
+def residuals(**changes):
     rng = np.random.default_rng(0)
-    given: dict[str, Any] = {
+    given = {
         "spec": SPEC,
         "features": GRID,
         "root": ROOT,
@@ -45,13 +41,13 @@ def residuals(**changes: Any) -> ResidualSums:
     return ResidualSums(**given | changes)
 
 
-def rounded(states: Floats) -> Floats:
+def rounded(states):
     """The nearest of the places that a grid of one coordinate tells apart, within a cell."""
     cells, each = len(GRID.points) - 1, FINE - 1
     return np.rint(np.clip(states, 0.0, 1.0) * cells * each) / (cells * each)
 
 
-def by_hand(statistic: ResidualSums, block: Block) -> Floats:
+def by_hand(statistic, block):
     """Step by step, as the class says it."""
     rows, units = [], statistic.units
     for u in range(block.users):
@@ -76,14 +72,14 @@ def by_hand(statistic: ResidualSums, block: Block) -> Floats:
 
 @pytest.mark.parametrize("ending", [None, -1.0])
 @pytest.mark.parametrize("clip", [0.7, 100.0])
-def test_residuals_are_what_they_are_by_hand(ending: float | None, clip: float) -> None:
+def test_residuals_are_what_they_are_by_hand(ending, clip):
     block = users(np.random.default_rng(1), 50)
     statistic = residuals(units=Units(0.25, 0.5, ending, (-0.5, 0.8)), clip=clip)
     np.testing.assert_allclose(statistic.vectors(block), by_hand(statistic, block), atol=1e-12)
 
 
 @pytest.mark.parametrize("points", [5, 200])
-def test_roots_are_those_of_the_kernel(points: int) -> None:
+def test_roots_are_those_of_the_kernel(points):
     """Also of fine grids, on which it is singular: fewer coordinates, and no jitter."""
     gram = bumps(np.linspace(0.0, 1.0, points)[:, np.newaxis], 0.5)
     root = root_of(gram)
@@ -92,7 +88,7 @@ def test_roots_are_those_of_the_kernel(points: int) -> None:
     assert gram[0, -1] == pytest.approx(math.exp(-2.0))
 
 
-def test_visits_are_what_they_are_by_hand() -> None:
+def test_visits_are_what_they_are_by_hand():
     block = users(np.random.default_rng(3), 40)
     steps = steps_of(block, SPEC)
     for features in (GRID, QUADRATIC):
@@ -104,7 +100,7 @@ def test_visits_are_what_they_are_by_hand() -> None:
         np.testing.assert_allclose(found, wanted, rtol=1e-9)
 
 
-def test_an_end_at_the_last_step_is_told_from_none() -> None:
+def test_an_end_at_the_last_step_is_told_from_none():
     block = users(np.random.default_rng(4), 30)
     H = SPEC.horizon
     for length, last in ((H, True), (H + 1, False)):
@@ -115,11 +111,11 @@ def test_an_end_at_the_last_step_is_told_from_none() -> None:
 
 
 @pytest.mark.parametrize("features", [GRID, QUADRATIC])
-def test_visits_withstand_attacks(features: Any) -> None:
+def test_visits_withstand_attacks(features):
     check_statistic(VisitSums(SPEC, features, clip=1.5), users, rounds=15)
 
 
-def test_residuals_withstand_attacks() -> None:
+def test_residuals_withstand_attacks():
     report = check_statistic(residuals(), users, rounds=15)
     assert report.tightness["replace-one l2"] > 0.9
     identity = {"features": QUADRATIC, "root": np.eye(3)}
@@ -127,7 +123,7 @@ def test_residuals_withstand_attacks() -> None:
     check_statistic(residuals(**identity, **three), users, rounds=15)
 
 
-def test_two_users_attain_the_sensitivity() -> None:
+def test_two_users_attain_the_sensitivity():
     zeros = np.zeros((2, 5))
     statistic = residuals(values=zeros, predictions=zeros, offset=0.0)
     block = users(np.random.default_rng(5), 2)

@@ -80,8 +80,7 @@ def test_the_end_of_an_episode():
     states, actions, lengths = roll_out(
         QPolicy.uniform(1, 2), starts, RNG(0).random((4, 3)), advance
     )
-    assert lengths.tolist() == [4, 2, 5]
-    assert states[0, :, 0].tolist() == [0.0, 1.0, 2.0, 3.0, 4.0]
+    assert (lengths.tolist(), states[0, :, 0].tolist()) == ([4, 2, 5], [0.0, 1.0, 2.0, 3.0, 4.0])
     assert states[1, :3, 0].tolist() == [10.0, 11.0, 12.0]
     assert np.isnan(states[1, 3:]).all()
     assert actions[1, 2:].tolist() == [-1, -1]

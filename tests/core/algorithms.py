@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from tacit import Block
-from tacit.core.algorithm import BlockInfo, BlockSizes, Plan, Progress
+from tacit.core.algorithm import BlockSizes, Plan
 from tacit.core.constructors import make_agent
 from tacit.store.values import record
 from tacit.tabular.algorithm import FiniteAlgorithm
@@ -35,37 +35,37 @@ class AddsRewards(FiniteAlgorithm[Sums]):
     Options = AddsOptions
     fails: Any = None  # raised by every plan while it is set
 
-    def init(self) -> Sums:
+    def init(self):
         return Sums(np.zeros((SPEC.horizon, SPEC.states, SPEC.actions)))
 
-    def query(self, state: Sums, plan: Plan, block: BlockInfo) -> VisitCounts:
+    def query(self, state, plan, block):
         return VisitCounts(SPEC.states, SPEC.actions, SPEC.horizon)
 
-    def update(self, state: Sums, plan: Plan, release: Any, block: BlockInfo, rng: Any) -> Sums:
+    def update(self, state, plan, release, block, rng):
         sums = state.rewards if self.counter == "blocks" else np.zeros_like(state.rewards)
         sums = sums.copy()
         sums[self.query(state, plan, block).where] += release["rewards"]
         return Sums(sums)
 
-    def plan(self, state: Sums, last: Plan | None, at: Progress, rng: np.random.Generator) -> Plan:
+    def plan(self, state, last, at, rng):
         if AddsRewards.fails is not None:
             raise AddsRewards.fails
         best = self.best(state.rewards, rng)
         return Plan(best, best)
 
-    def _choose_counter(self) -> str:
+    def _choose_counter(self):
         return str(self.options.counter)
 
-    def _block_sizes(self) -> BlockSizes:
+    def _block_sizes(self):
         return BlockSizes("fixed:size=10", size=10)
 
 
 Adds = partial(make_agent, AddsRewards)
 
 
-def block_of(users: int, seed: int = 0) -> Block:
+def block_of(users, seed=0):
     """Users who did anything."""
     rng, H = np.random.default_rng(seed), SPEC.horizon
-    columns: dict[str, Any] = {"states": rng.integers(0, SPEC.states, (users, H + 1))}
+    columns = {"states": rng.integers(0, SPEC.states, (users, H + 1))}
     columns |= {"actions": rng.integers(0, SPEC.actions, (users, H))}
     return Block(users, columns | {"rewards": rng.random((users, H))})

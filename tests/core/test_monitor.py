@@ -29,7 +29,7 @@ def served(kind=tacit.UCBVI, privacy=None, users=4000, world=WORLD, **options):
     return agent, blocks
 
 
-def test_without_noise_it_is_what_users_got() -> None:
+def test_without_noise_it_is_what_users_got():
     agent, blocks = served(stationary=False, schedule="fixed:size=1000")
     found = tacit.monitor(agent)
     assert found.versions == (0, 1, 2, 3)
@@ -43,7 +43,7 @@ def test_without_noise_it_is_what_users_got() -> None:
 
 
 @pytest.mark.parametrize("privacy", [JointDP(1.0, 1e-6), LocalDP(8.0, 1e-6)])
-def test_errors_are_as_large_as_they_say(privacy) -> None:
+def test_errors_are_as_large_as_they_say(privacy):
     """Of the true value: 5 versions, none off by 5 standard errors (3e-6 if they are normal)."""
     options = {"stationary": False, "schedule": "fixed:size=10000"}
     agent, blocks = served(privacy=privacy, users=50_000, **options)
@@ -57,7 +57,7 @@ def test_errors_are_as_large_as_they_say(privacy) -> None:
     )
 
 
-def test_a_store_keeps_it_and_it_costs_nothing(tmp_path) -> None:
+def test_a_store_keeps_it_and_it_costs_nothing(tmp_path):
     budget, where = JointDP(1.0, 1e-6), tmp_path / "runs.db"
     options = {"noise_seed": 0, "schedule": "fixed:size=1000", "store": where}
     agent = tacit.UCBVI(WORLD.spec, 3000, budget, **options)
@@ -87,7 +87,7 @@ def test_a_store_keeps_it_and_it_costs_nothing(tmp_path) -> None:
         ),
     ],
 )
-def test_sums_of_features_are_as_far_off_as_they_say(kind, world, options) -> None:
+def test_sums_of_features_are_as_far_off_as_they_say(kind, world, options):
     """Five versions; none off by 5 standard errors (3e-6 if they are normal)."""
     agent, blocks = served(
         kind, JointDP(1.0, 1e-6), 20_000, world, schedule="fixed:size=4000", **options
@@ -100,7 +100,7 @@ def test_sums_of_features_are_as_far_off_as_they_say(kind, world, options) -> No
     assert np.abs(errors).max() < 5.0
 
 
-def test_running_sums_of_changing_questions_are_told_apart() -> None:
+def test_running_sums_of_changing_questions_are_told_apart():
     """What one visit adds changes from block to block, and running sums have all of it."""
     rng, running = np.random.default_rng(0), 0.0
     policy, record = np.zeros((1, 6, 4), dtype=np.int64), Record()
@@ -122,7 +122,7 @@ def test_running_sums_of_changing_questions_are_told_apart() -> None:
     assert found.occupancy.sum(axis=1) == pytest.approx(expected)
 
 
-def test_control_tells_costs_and_energies() -> None:
+def test_control_tells_costs_and_energies():
     world = tacit.lq.double_integrator(5)
     agent, blocks = served(tacit.CertaintyEquivalence, users=600, world=world)
     found = tacit.monitor(agent)
@@ -142,7 +142,7 @@ def test_control_tells_costs_and_energies() -> None:
     assert all(found.partial)
 
 
-def test_vectors_are_counted_on_a_grid_and_residuals_tell_nothing() -> None:
+def test_vectors_are_counted_on_a_grid_and_residuals_tell_nothing():
     world = tacit.continuous.line()
     agent, _ = served(tacit.FittedFunctionalQ, users=40, world=world)
     found = tacit.monitor(agent)

@@ -6,13 +6,11 @@ which it must notice.
 
 import os
 import signal
-from pathlib import Path
-from typing import Any
 
 import pytest
 
 from research.campaign import library as owner
-from research.campaign.library import CALLS, KINDS, Run, Tally
+from research.campaign.library import CALLS, KINDS, Run
 from tacit.core import intake
 from tacit.privacy.errors import Busy
 from tacit.store import runs
@@ -20,13 +18,13 @@ from tacit.store import runs
 pytestmark = pytest.mark.filterwarnings("ignore:epsilon is 300000")
 
 
-def check(tally: Tally) -> None:
+def check(tally):
     assert tally.clean, tally.problems
 
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("what", CALLS)
-def test_a_run_goes_on_after_an_exception_at_some_lines(what: str, kind: str) -> None:
+def test_a_run_goes_on_after_an_exception_at_some_lines(what, kind):
     tally = owner.lines(what, kind, stride=1201)
     check(tally)
     assert tally.hit > 0
@@ -35,37 +33,37 @@ def test_a_run_goes_on_after_an_exception_at_some_lines(what: str, kind: str) ->
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("what", CALLS)
-def test_a_run_goes_on_after_an_exception_at_any_line(what: str, kind: str) -> None:
+def test_a_run_goes_on_after_an_exception_at_any_line(what, kind):
     check(owner.lines(what, kind))
 
 
-def test_threads_take_turns() -> None:
+def test_threads_take_turns():
     check(owner.threads(4, 6, "memory"))
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("count", [2, 4, 8])
 @pytest.mark.parametrize("kind", ["memory", "file"])
-def test_many_threads(count: int, kind: str) -> None:
+def test_many_threads(count, kind):
     check(owner.threads(count, 200, kind))
 
 
-def test_who_was_taken_must_be_said(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_who_was_taken_must_be_said(monkeypatch):
     right = intake._say_who
     monkeypatch.setattr(intake, "_say_who", lambda error, _, given: right(error, 0, given))
     assert owner.lines("learn", "file", stride=601).wrong_books
 
 
-def test_episodes_must_be_erased(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_episodes_must_be_erased(monkeypatch):
     monkeypatch.setattr(runs, "erase", lambda *_: None)
     assert not owner.lines("publish", "file", stride=2003).clean
 
 
-def test_a_call_from_a_signal_handler_is_refused_and_does_no_harm(tmp_path: Path) -> None:
+def test_a_call_from_a_signal_handler_is_refused_and_does_no_harm(tmp_path):
     run, caught = Run(tmp_path, 12), list[BaseException]()
-    agent: Any = run.open()
+    agent = run.open()
 
-    def handler(*_: object) -> None:
+    def handler(*_):
         for call in (agent.step, lambda: agent.publish(tmp_path / "x")):
             try:
                 call()
@@ -74,7 +72,7 @@ def test_a_call_from_a_signal_handler_is_refused_and_does_no_harm(tmp_path: Path
 
     right, before = agent._run.curator.price, signal.signal(signal.SIGUSR1, handler)
 
-    def price(release: Any) -> Any:
+    def price(release):
         os.kill(os.getpid(), signal.SIGUSR1)
         return right(release)
 

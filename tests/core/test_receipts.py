@@ -2,8 +2,6 @@
 
 import json
 import warnings
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -23,18 +21,14 @@ PRIVACY = tacit.JointDP(epsilon=1e6, delta=1e-6)
 WORLD = tacit.tabular.random_mdp(states=4, actions=2, horizon=H, seed=1)
 
 
-def make(users: int = 5000, size: int = 100, kind: str = "UCBVI", **more: Any) -> tacit.Agent:
+def make(users=5000, size=100, kind="UCBVI", **more):
     options = {"privacy": PRIVACY, "noise_seed": 0, "schedule": f"fixed:size={size}"} | more
     return getattr(tacit, kind)(SPEC, users, **options)
 
 
-def night(
-    policy: Any, names: list[str], rng: np.random.Generator, version: int | None = None
-) -> dict[str, list[Any]]:
+def night(policy, names, rng, version=None):
     """One session each of some people, as an app logs them: text, times, gaps, no next state."""
-    log: dict[str, list[Any]] = {
-        name: [] for name in ("user", "when", "state", "action", "reward", "version", "session")
-    }
+    log = {name: [] for name in ("user", "when", "state", "action", "reward", "version", "session")}
     for name in names:
         state, start = "new", rng.uniform(0, 1e5)
         for step in range(H):
@@ -47,14 +41,14 @@ def night(
     return log
 
 
-def episodes(log: Any) -> tacit.Episodes:
+def episodes(log):
     frame = pd.DataFrame(log).astype({"state": "category"})
     return tacit.Episodes.from_frame(
         frame, spec=SPEC, time="when", next_state=None, version="version", episode="session"
     )
 
 
-def test_who_is_refused_uses_up_no_place(tmp_path: Any) -> None:
+def test_who_is_refused_uses_up_no_place(tmp_path):
     """The last places are for those who may come, however many come who may not."""
     agent = make(users=20, size=20, store=tmp_path / "app.db")
     rng = np.random.default_rng(0)
@@ -67,24 +61,24 @@ def test_who_is_refused_uses_up_no_place(tmp_path: Any) -> None:
         agent.learn(episodes(night(agent.policy, ["late"], rng, version=0)))
 
 
-def classes(receipt: Receipt) -> int:
+def classes(receipt):
     parts = (receipt.counted, receipt.waiting, receipt.retired, receipt.refused, receipt.known)
     return sum(parts)
 
 
-def visits(agent: tacit.Agent) -> float:
+def visits(agent):
     """Visits in all releases; the noise is far below one."""
     with agent.store.read() as db:
         rows = [*db.execute(sa.select(schema.releases))]
     return float(sum(load(row.value)["transitions"].sum() for row in rows))
 
 
-def steps(data: tacit.Episodes, statistic: Any) -> int:
+def steps(data, statistic):
     """What users teach if all of them are counted, by what is asked of their block."""
     return int(statistic.layout.unpack(statistic.total(data.block()))["transitions"].sum())
 
 
-def test_from_a_frame_to_policies_nobody_is_lost_silently() -> None:
+def test_from_a_frame_to_policies_nobody_is_lost_silently():
     """Text states, categories, returning users, gaps, and versions across publications."""
     agent, rng = make(3000), np.random.default_rng(0)
     totals, given = dict.fromkeys(("counted", "waiting", "retired", "refused"), 0), 0
@@ -116,7 +110,7 @@ def test_from_a_frame_to_policies_nobody_is_lost_silently() -> None:
     assert ledger.verify(agent.store) == []
 
 
-def test_people_beyond_their_episodes_are_refused_and_said_so() -> None:
+def test_people_beyond_their_episodes_are_refused_and_said_so():
     agent, rng = make(size=10), np.random.default_rng(2)
     first = episodes(night(agent.policy, [f"user {i}" for i in range(10)], rng))
     assert agent.learn(first).counted == 10
@@ -126,7 +120,7 @@ def test_people_beyond_their_episodes_are_refused_and_said_so() -> None:
     assert agent.learn(rest) == Receipt(10, 9, 0, 0, 1, 2, (2,))
 
 
-def test_versions_that_were_never_published_teach_nothing() -> None:
+def test_versions_that_were_never_published_teach_nothing():
     agent, rng = make(size=10), np.random.default_rng(3)
     agent.learn(episodes(night(agent.policy, [f"user {i}" for i in range(10)], rng)))
     data = episodes(night(agent.policy, ["a", "b"], rng))
@@ -146,10 +140,10 @@ def test_versions_that_were_never_published_teach_nothing() -> None:
 
 
 @pytest.mark.parametrize("kind", ["UCBVI", "UCBPO", "ConcurrentPSRL"])
-def test_each_user_of_a_block_is_asked_by_the_version_that_she_followed(kind: str) -> None:
+def test_each_user_of_a_block_is_asked_by_the_version_that_she_followed(kind):
     agent, rng = make(size=40, kind=kind), np.random.default_rng(4)
 
-    def served(policy: Any, users: int, at: int) -> tacit.Episodes:
+    def served(policy, users, at):
         data = WORLD.simulate(policy, users, rng, "episodes")
         names = [f"{at}-{i}" for i in range(users)]
         columns = (data.states, data.actions, data.rewards, data.versions)
@@ -162,22 +156,20 @@ def test_each_user_of_a_block_is_asked_by_the_version_that_she_followed(kind: st
     old, new = served(first, 25, 1), served(second, 15, 2)
     before = visits(agent)
     receipt = agent.learn(old)
-    assert (receipt.waiting, receipt.retired) == (25, 0)
-    assert agent.learn(new).counted == 15
+    assert ((receipt.waiting, receipt.retired), agent.learn(new).counted) == ((25, 0), 15)
     with agent.store.read() as db:
         block = runs.block_of(db, "run", 1)
     assert json.loads(block.versions) == {"0": 25, "1": 15}
     alone = steps(new, asked)
     assert visits(agent) - before > 1.5 * alone, "those of the first version count, too"
-    assert agent.policy.version == 2
-    assert ledger.verify(agent.store) == []
+    assert (agent.policy.version, ledger.verify(agent.store)) == (2, [])
 
 
-def test_rolled_back_users_are_counted_and_numbers_only_grow(tmp_path: Path) -> None:
+def test_rolled_back_users_are_counted_and_numbers_only_grow(tmp_path):
     agent, rng = make(size=20, store=tmp_path / "runs.db"), np.random.default_rng(5)
     people = iter(f"user {i}" for i in range(1000))
 
-    def serve(users: int) -> Receipt:
+    def serve(users):
         return agent.learn(episodes(night(agent.policy, [next(people) for _ in range(users)], rng)))
 
     first = agent.policy
@@ -198,7 +190,7 @@ def test_rolled_back_users_are_counted_and_numbers_only_grow(tmp_path: Path) -> 
     assert ledger.verify(agent.store) == []
 
 
-def test_a_counter_only_goes_forward_whatever_is_rolled_back() -> None:
+def test_a_counter_only_goes_forward_whatever_is_rolled_back():
     agents = [make(size=20, kind="ConcurrentPSRL", running=0) for _ in range(2)]
     assert agents[0].algorithm.counter != "blocks"
     rng = np.random.default_rng(7)
@@ -214,7 +206,7 @@ def test_a_counter_only_goes_forward_whatever_is_rolled_back() -> None:
     assert found == [20, 40, 60]
 
 
-def read(agent: tacit.Agent, devices: int, at_once: int = 10) -> list[tuple[str, Any]]:
+def read(agent, devices, at_once=10):
     """Tickets and policies of devices that read one after the other."""
     found = []
     for i in range(devices):
@@ -225,9 +217,7 @@ def read(agent: tacit.Agent, devices: int, at_once: int = 10) -> list[tuple[str,
     return found
 
 
-def send(
-    agent: tacit.Agent, devices: list[tuple[str, Any]], first: int, seed: int = 0
-) -> list[str]:
+def send(agent, devices, first, seed=0):
     rng = np.random.default_rng(first)
     blocks = [WORLD.simulate(policy, 1, rng, "episodes").block() for _, policy in devices]
     columns = {name: np.concatenate([b[name] for b in blocks]) for name in blocks[0].arrays}
@@ -238,7 +228,7 @@ def send(
     return [answer.status for answer in told]
 
 
-def wait(agent: tacit.Agent, seconds: float) -> None:
+def wait(agent, seconds):
     """As if so much time had gone by since blocks were closed."""
     with agent.store.write() as db:
         db.execute(sa.update(schema.blocks).values(at=schema.blocks.c.at - seconds))
@@ -246,7 +236,7 @@ def wait(agent: tacit.Agent, seconds: float) -> None:
 
 
 @pytest.mark.parametrize("kind", ["UCBVI", "ConcurrentPSRL"])
-def test_nobody_is_thrown_away_who_read_a_policy_before_others_sent(kind: str) -> None:
+def test_nobody_is_thrown_away_who_read_a_policy_before_others_sent(kind):
     agent = make(size=20, kind=kind)
     devices = read(agent, 100)
     assert all(ticket for ticket, _ in devices)
@@ -259,7 +249,7 @@ def test_nobody_is_thrown_away_who_read_a_policy_before_others_sent(kind: str) -
     assert ledger.verify(agent.store) == []
 
 
-def test_a_place_is_in_the_block_of_its_ticket_and_the_rest_is_empty() -> None:
+def test_a_place_is_in_the_block_of_its_ticket_and_the_rest_is_empty():
     agent = make(size=20)
     devices = read(agent, 60)
     # The devices of the second block send first: that changes nothing.
@@ -281,7 +271,7 @@ def test_a_place_is_in_the_block_of_its_ticket_and_the_rest_is_empty() -> None:
     assert ledger.verify(agent.store) == []
 
 
-def test_a_person_s_last_budget_is_reserved_by_the_run_that_accepts_her(tmp_path: Path) -> None:
+def test_a_person_s_last_budget_is_reserved_by_the_run_that_accepts_her(tmp_path):
     store = tacit.Store(tmp_path / "runs.db")
     both = [make(size=20, store=store, name=name, noise_seed=None) for name in ("a", "b")]
     with store.write() as db:
@@ -289,11 +279,10 @@ def test_a_person_s_last_budget_is_reserved_by_the_run_that_accepts_her(tmp_path
     told = [send(agent, read(agent, 1), 7) for agent in both]
     assert told == [["waiting"], ["refused"]]
     assert both[0].forget("p7") == {"removed": 1, "released": 0}
-    assert send(both[1], read(both[1], 1), 7) == ["waiting"]
-    assert ledger.verify(store) == []
+    assert (send(both[1], read(both[1], 1), 7), ledger.verify(store)) == (["waiting"], [])
 
 
-def test_devices_of_a_local_block_are_all_asked_the_same() -> None:
+def test_devices_of_a_local_block_are_all_asked_the_same():
     privacy = tacit.LocalDP(epsilon=1e5, delta=1e-6)
     agent = make(size=20, privacy=privacy, noise_seed=None)
     rng, sent = np.random.default_rng(0), 0
@@ -304,6 +293,8 @@ def test_devices_of_a_local_block_are_all_asked_the_same() -> None:
         with pytest.raises(InvalidArgument, match="no way back"):
             agent.roll_back(0)
         data = [WORLD.simulate(policy, 1, rng, "episodes").block() for _, policy in devices]
+        with pytest.raises(InvalidArgument, match="devices made"):
+            agent.learn(data[0])
         made = [tacit.local.report(statistic, one, privacy) for one in data[: len(places)]]
         names = [f"{version}-{i}" for i in range(len(places))]
         told = agent.intake.receive(agent.report_block(np.stack(made)), names, names, places)
@@ -312,9 +303,11 @@ def test_devices_of_a_local_block_are_all_asked_the_same() -> None:
         assert agent.step()
         sent += len(places)
         assert (agent.served, agent.policy.version) == (sent, version + 1)
+    with pytest.raises(InvalidArgument, match="for LocalDP"):
+        make(size=20).learn_reports(np.zeros((20, 1)))
 
 
-def test_people_who_come_back_have_names_where_blocks_must_be_apart() -> None:
+def test_people_who_come_back_have_names_where_blocks_must_be_apart():
     """The guarantee counts one row of a person for each block: without names nothing says so."""
     world = tacit.tabular.riverswim(3, 4)
     twice = tacit.JointDP(1.0, 1e-6, episodes_per_user=2, disjoint=True)
@@ -322,7 +315,6 @@ def test_people_who_come_back_have_names_where_blocks_must_be_apart() -> None:
     data = world.simulate(real.policy, 20, np.random.default_rng(0))
     with pytest.raises(tacit.InvalidArgument, match="user_ids"):
         real.learn(data)
-    assert real.taken == 0
-    assert real.learn(data, [f"p{i}" for i in range(20)]).counted == 20
+    assert (real.taken, real.learn(data, [f"p{i}" for i in range(20)]).counted) == (0, 20)
     simulated = tacit.UCBVI(world.spec, 40, twice, schedule="fixed:size=20", noise_seed=0)
     assert simulated.learn(data).counted == 20

@@ -12,7 +12,6 @@ import gc
 import sys
 import types
 import weakref
-from typing import Any
 
 import numpy as np
 import pytest
@@ -27,9 +26,9 @@ PRIVATE = JointDP(1.0, 1e-6)
 IDS = 10**15
 
 
-def reachable(*roots: Any) -> list[Any]:
+def reachable(*roots):
     """Every object that can be reached from these without the stack."""
-    seen: dict[int, Any] = {}
+    seen = {}
     queue = list(roots)
     while queue:
         found = queue.pop()
@@ -43,7 +42,7 @@ def reachable(*roots: Any) -> list[Any]:
     return list(seen.values())
 
 
-def _referents(found: Any) -> list[Any]:
+def _referents(found):
     if isinstance(found, types.ModuleType):
         own = found.__name__.partition(".")[0] == "tacit"
         return list(vars(found).values()) if own else []
@@ -72,7 +71,7 @@ def _referents(found: Any) -> list[Any]:
     return [*gc.get_referents(found), *more]
 
 
-def _filled(cell: Any) -> bool:
+def _filled(cell):
     try:
         cell.cell_contents  # noqa: B018
     except ValueError:
@@ -80,7 +79,7 @@ def _filled(cell: Any) -> bool:
     return True
 
 
-def raw_in(found: list[Any], data: Any, ids: list[int]) -> list[str]:
+def raw_in(found, data, ids):
     """What of the data or of the ids is among the objects."""
     marks = np.unique(np.concatenate([np.ravel(a) for a in _floats(data)]))
     # One half, and the ends of a trial's chances, are everybody's.
@@ -105,17 +104,17 @@ def raw_in(found: list[Any], data: Any, ids: list[int]) -> list[str]:
     return leaks
 
 
-def _floats(data: Any) -> list[np.ndarray]:
+def _floats(data):
     arrays = data.block().arrays if not isinstance(data, Block) else data.arrays
     # Ends of ranges are everybody's.
     return [np.unique(a[np.isfinite(a)])[1:-1] for a in arrays.values() if a.dtype.kind == "f"]
 
 
-def _whole(data: Any) -> list[np.ndarray]:
+def _whole(data):
     return [a for n, a in data.block().arrays.items() if n in ("states", "actions") and a.ndim > 1]
 
 
-def marked(data: Any, rng: np.random.Generator) -> Any:
+def marked(data, rng):
     """The same episodes, with rewards that nobody else could have."""
     block = data.block()
     arrays = dict(block.arrays)
@@ -135,7 +134,7 @@ OWN_WORLDS = {
 EXTRA = (("concurrent_psrl", {"running": 0}),)
 
 
-def _cases() -> list[Any]:
+def _cases():
     cases = []
     for name, target in registry.BUILT_IN.items():
         cases.append((name, target, {}))
@@ -145,9 +144,7 @@ def _cases() -> list[Any]:
 
 
 @pytest.mark.parametrize(("name", "target", "options"), _cases())
-def test_no_agent_hands_its_algorithm_anything_raw(
-    name: str, target: str, options: dict[str, Any]
-) -> None:
+def test_no_agent_hands_its_algorithm_anything_raw(name, target, options):
     """With real noise, ids, a block that is through and one that waits."""
     make = registry.agent_entry(name).make
     world = registry.build_world(OWN_WORLDS.get(name) or WORLDS[target.split(".")[1]])
@@ -180,7 +177,7 @@ class Hostile(UCBVI):
 
     name = "hostile"
 
-    def learn(self, *known: Any) -> Any:
+    def learn(self, *known):
         queries = super().learn(*known)
         query = next(queries)
         self.looked = reachable(self, known, sys._getframe().f_locals)
@@ -191,13 +188,13 @@ class Hostile(UCBVI):
         except StopIteration as end:
             return end.value
 
-    def plan(self, *known: Any) -> Any:
+    def plan(self, *known):
         plan = super().plan(*known)
         self.looked = [*getattr(self, "looked", ()), *reachable(self, known, plan)]
         return plan
 
 
-def test_a_hostile_algorithm_finds_nobody() -> None:
+def test_a_hostile_algorithm_finds_nobody():
     world = tacit.tabular.riverswim(3, 4)
     agent = tacit.make_agent(Hostile, world.spec, 24, PRIVATE, schedule="fixed:size=12")
     rng = np.random.default_rng(1)
@@ -209,7 +206,7 @@ def test_a_hostile_algorithm_finds_nobody() -> None:
         assert raw_in(agent.algorithm.looked, data, ids) == []
 
 
-def test_the_search_would_find_what_is_there() -> None:
+def test_the_search_would_find_what_is_there():
     """Each way that a leak could take is one that is searched."""
     world = tacit.tabular.riverswim(3, 4)
     rng, ids = np.random.default_rng(2), [IDS]
@@ -217,10 +214,10 @@ def test_the_search_would_find_what_is_there() -> None:
     data = marked(world.simulate(policy, 5, rng, "episodes"), rng)
     raw = data.block()["rewards"]
 
-    def closure() -> Any:
+    def closure():
         return raw
 
-    def generator() -> Any:
+    def generator():
         kept = raw
         yield kept
 

@@ -301,11 +301,11 @@ def test_blocks_that_are_made_part_by_part_are_for_simulations():
 
 
 class Discrete:
-    def __init__(self, n: int, start: int = 0) -> None:
+    def __init__(self, n, start=0):
         self.n, self.start = n, start
 
 
-def test_minari_datasets_become_episodes() -> None:
+def test_minari_datasets_become_episodes():
     """By what Minari's datasets have; one whose observations are vectors is refused by its type."""
     rows = [([3, 4, 5], [1, 0], [0.5, 1.0]), ([4, 3, 3, 5, 5], [0, 1, 1, 0], [0, 0, 1, 7])]
     names = ("observations", "actions", "rewards")

@@ -5,8 +5,6 @@ import multiprocessing
 import pickle
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from itertools import pairwise
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -43,7 +41,7 @@ ROWS = [
 ]
 NAMES = ("user", "session", "when", "state", "action", "reward", "over")
 LOG = {name: [row[i] for row in ROWS] for i, name in enumerate(NAMES)}
-OPTIONS: dict[str, Any] = {
+OPTIONS = {
     "spec": SPEC,
     "time": "when",
     "next_state": None,
@@ -59,11 +57,11 @@ EXPECTED = {
 }
 
 
-def arrow_table() -> Any:
+def arrow_table():
     return pa.table(LOG | {"when": pa.array(LOG["when"], pa.timestamp("us"))})
 
 
-def frames() -> dict[str, Any]:
+def frames():
     categories = pd.DataFrame(LOG)
     categories["state"] = categories["state"].astype("category")
     enums = pl.DataFrame(LOG).with_columns(
@@ -89,7 +87,7 @@ def frames() -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("kind", frames())
-def test_every_kind_of_table_gives_the_same_episodes(kind: str) -> None:
+def test_every_kind_of_table_gives_the_same_episodes(kind):
     made = Episodes.from_frame(frames()[kind], **OPTIONS)
     assert made.user_ids == EXPECTED["user_ids"]
     assert made.states.tolist() == EXPECTED["states"]
@@ -101,7 +99,7 @@ def test_every_kind_of_table_gives_the_same_episodes(kind: str) -> None:
     )
 
 
-def test_validate_finds_entries_that_are_there_twice() -> None:
+def test_validate_finds_entries_that_are_there_twice():
     table = {"user": ["a", "b"] * 2 + ["a", "a"], "at": [1, 1, 2, 2, 1, 3], "state": [0] * 6}
     table |= {"action": [0, 0, 1, 1, 0, 1], "reward": [1.0] * 6}
     spec = FiniteSpec(3, 2, 3, stationary=True)
@@ -109,7 +107,7 @@ def test_validate_finds_entries_that_are_there_twice() -> None:
     assert tacit.validate(log, spec)["repeated"] == 1
 
 
-def test_validate_tells_ends_gaps_unknown_labels_and_numbers_apart() -> None:
+def test_validate_tells_ends_gaps_unknown_labels_and_numbers_apart():
     report = tacit.validate(Episodes.from_frame(LOG, **OPTIONS), SPEC)
     assert report["unknown_states"] == report["unknown_actions"] == report["invalid_rewards"] == 1
     assert (report["ended"], report["gaps"], report["affected_users"]) == (1 + 2 + 2 + 1, 0, 1)
@@ -122,14 +120,14 @@ def test_validate_tells_ends_gaps_unknown_labels_and_numbers_apart() -> None:
 
 
 @pytest.mark.parametrize("kind", [kind for kind in frames() if kind != "lists"])
-def test_text_without_a_vocabulary_is_refused_by_its_type(kind: str) -> None:
+def test_text_without_a_vocabulary_is_refused_by_its_type(kind):
     with pytest.raises(
         InvalidArgument, match=r"'state' is .* by its type, but must be numbers.* states=\[...\]"
     ):
         Episodes.from_frame(frames()[kind], horizon=3, time="when", next_state=None)
 
 
-def test_types_are_refused_and_values_never() -> None:
+def test_types_are_refused_and_values_never():
     """One user's entry changes nobody's fate, whatever it is."""
     numbers = {name: np.zeros(2, dtype=np.int64) for name in ("step", "state", "action")}
     numbers |= {"user": np.arange(2), "reward": np.zeros(2), "next_state": np.zeros(2)}
@@ -148,13 +146,13 @@ def test_types_are_refused_and_values_never() -> None:
             assert np.array_equal(made.rewards[:3], clean.rewards[:3], equal_nan=True)
 
 
-def test_types_that_few_tables_have() -> None:
+def test_types_that_few_tables_have():
     """Integers that may be missing are ids, views of texts are texts; a time of day is no time."""
     table = {"user": [7, 7, 8], "step": [0, 1, 0], "action": [0, 1, 0], "reward": [0.0, 1.0, 0.0]}
     table |= {"state": ["idle", "busy", None]}
-    frame: Any = pd.DataFrame(table).convert_dtypes()
+    frame = pd.DataFrame(table).convert_dtypes()
     views = pa.table(table | {"state": pa.array(table["state"], pa.string_view())})
-    options: dict[str, Any] = {"horizon": 2, "next_state": None, "states": STATES}
+    options = {"horizon": 2, "next_state": None, "states": STATES}
     for given in (frame, views):
         made = Episodes.from_frame(given, **options)
         assert (made.user_ids, made.states[:, 0].tolist()) == ((7, 8), [0, -3])
@@ -176,7 +174,7 @@ test_public_mistakes_are_named = refusals(
 )
 
 
-def random_log(rng: np.random.Generator, users: int, shuffled: bool) -> Any:
+def random_log(rng, users, shuffled):
     """Users with 1 to 6 entries each."""
     counts = rng.integers(1, 7, users)
     user = np.repeat([f"user {i:02d}" for i in range(users)], counts)
@@ -194,7 +192,7 @@ def random_log(rng: np.random.Generator, users: int, shuffled: bool) -> Any:
     return table.take(pa.array(rng.permutation(n))) if shuffled else table
 
 
-def by_user(parts: list[Episodes]) -> dict[Any, Any]:
+def by_user(parts):
     return {
         user: (part.states[i].tolist(), part.actions[i].tolist(), part.rewards[i].tobytes())
         for part in parts
@@ -204,14 +202,12 @@ def by_user(parts: list[Episodes]) -> dict[Any, Any]:
 
 @pytest.mark.parametrize("shuffled", [False, True])
 @pytest.mark.parametrize("batch", [1, 7, 64, 10**6])
-def test_parquet_is_read_batch_by_batch_and_nobody_is_cut(
-    batch: int, shuffled: bool, tmp_path: Path
-) -> None:
+def test_parquet_is_read_batch_by_batch_and_nobody_is_cut(batch, shuffled, tmp_path):
     table = random_log(np.random.default_rng(0), 40, shuffled)
     (tmp_path / "logs").mkdir()
     for part, start in enumerate(range(0, len(table), 50)):
         pq.write_table(table.slice(start, 50), tmp_path / "logs" / f"part {part}.parquet")
-    options: dict[str, Any] = {"spec": SPEC, "next_state": None}
+    options = {"spec": SPEC, "next_state": None}
     parts = [
         *Episodes.from_parquet(tmp_path / "logs", batch=batch, grouped=not shuffled, **options)
     ]
@@ -222,7 +218,7 @@ def test_parquet_is_read_batch_by_batch_and_nobody_is_cut(
         assert max(part.users for part in parts) <= 7
 
 
-def joined_users(log: Any) -> tuple[Any, Any]:
+def joined_users(log):
     """All entries, and where each user's begin."""
     parts = [*whole_users([log])]
     firsts = np.cumsum([0] + [len(part["user"]) for part, _ in parts])
@@ -231,7 +227,7 @@ def joined_users(log: Any) -> tuple[Any, Any]:
 
 
 @pytest.mark.parametrize("seed", range(8))
-def test_entries_that_are_neighbours_give_what_those_in_any_order_give(seed: int) -> None:
+def test_entries_that_are_neighbours_give_what_those_in_any_order_give(seed):
     """Doubles, gaps, contradictions, late and negative steps."""
     rng, n = np.random.default_rng(seed), 60
     log = {
@@ -258,11 +254,11 @@ def test_entries_that_are_neighbours_give_what_those_in_any_order_give(seed: int
     assert fast.user_ids == slow.user_ids
 
 
-def test_a_wrong_table_says_what_to_do(tmp_path: Path) -> None:
+def test_a_wrong_table_says_what_to_do(tmp_path):
     """Names and types of columns are schema: what is wrong with them is said, with a way out."""
     table = random_log(np.random.default_rng(1), 5, shuffled=True)
     frame, given = table.to_pandas(), {"spec": SPEC, "next_state": None}
-    wrong: list[tuple[str, Any, dict[str, Any]]] = [
+    wrong = [
         (r"no column 'state'; it has user", frame.rename(columns={"state": "State"}), {}),
         ("or next_state=None to take the state of the next", frame, {"next_state": "next_state"}),
         ("'reward' is str.* by its type", frame.assign(reward=pd.array(["x"] * len(frame))), {}),
@@ -280,9 +276,9 @@ def test_a_wrong_table_says_what_to_do(tmp_path: Path) -> None:
         Episodes.from_parquet(tmp_path / "empty", spec=SPEC)
 
 
-def test_lists_of_text_need_a_vocabulary_as_frames_do() -> None:
+def test_lists_of_text_need_a_vocabulary_as_frames_do():
     """A list whose entries are all texts is text; one text among numbers is somebody's slip."""
-    log: dict[str, Any] = {"user": [1, 1, 2], "step": [0, 1, 0], "reward": [0, 1, 0]}
+    log = {"user": [1, 1, 2], "step": [0, 1, 0], "reward": [0, 1, 0]}
     log |= {"state": ["idle", None, "busy"], "action": [0, 1, 0], "next_state": [0, 1, 1]}
     for given in (log, log | {"state": [0, 1, 0], "action": ("wait", "ask", "wait")}):
         with pytest.raises(InvalidArgument, match=r"is a list of texts by its type"):
@@ -292,7 +288,7 @@ def test_lists_of_text_need_a_vocabulary_as_frames_do() -> None:
     assert Episodes.from_frame(log | {"state": [None] * 3}, horizon=2).states[0, 0] == -3
 
 
-def sorted_files(folder: Path, table: Any, files: int) -> Path:
+def sorted_files(folder, table, files):
     """The same log, sorted by user, in several files."""
     folder.mkdir()
     ordered = table.sort_by([("user", "ascending"), ("step", "ascending")])
@@ -304,7 +300,7 @@ def sorted_files(folder: Path, table: Any, files: int) -> Path:
 
 
 @pytest.mark.parametrize("batch", [3, 10**6])
-def test_files_are_summed_as_their_users_are(batch: int, tmp_path: Path) -> None:
+def test_files_are_summed_as_their_users_are(batch, tmp_path):
     table = random_log(np.random.default_rng(1), 60, shuffled=True)
     path = sorted_files(tmp_path / "logs", table, 4)
     assert len(list(path.iterdir())) == 4
@@ -316,7 +312,7 @@ def test_files_are_summed_as_their_users_are(batch: int, tmp_path: Path) -> None
     ]
     with ThreadPoolExecutor(2) as threads:
         for executor in (None, threads):
-            options: dict[str, Any] = {"executor": executor, "batch": batch, "next_state": None}
+            options = {"executor": executor, "batch": batch, "next_state": None}
             block = Episodes.parquet_block(path, spec=SPEC, **options)
             assert block.users == whole.users == 60
             for statistic in statistics:
@@ -325,7 +321,7 @@ def test_files_are_summed_as_their_users_are(batch: int, tmp_path: Path) -> None
                 assert np.abs(exact[0] - exact[1]).max() <= 60
 
 
-def released_by(executor: Any, path: Path) -> tuple[int, Any, Any]:
+def released_by(executor, path):
     """Users, sums at the gate, and a release with known noise, if an executor sums the files."""
     block = Episodes.parquet_block(path, spec=SPEC, next_state=None, executor=executor)
     statistic = VisitCounts(3, 2, 3, pooled=True, cap=1)
@@ -335,7 +331,7 @@ def released_by(executor: Any, path: Path) -> tuple[int, Any, Any]:
     return block.users, total, curator.release(statistic)["transitions"]
 
 
-def test_pieces_go_to_other_processes(tmp_path: Path) -> None:
+def test_pieces_go_to_other_processes(tmp_path):
     """What a new process is sent is a file's name and the query; what comes back are sums."""
     table = random_log(np.random.default_rng(1), 20, shuffled=True)
     path = sorted_files(tmp_path / "logs", table, 3)
@@ -347,7 +343,7 @@ def test_pieces_go_to_other_processes(tmp_path: Path) -> None:
         assert np.array_equal(mine, other)
 
 
-def test_a_real_curator_takes_files_of_one_episode_per_user(tmp_path: Path) -> None:
+def test_a_real_curator_takes_files_of_one_episode_per_user(tmp_path):
     log = {name: np.zeros(20, dtype=np.int64) for name in ("state", "action", "next_state")}
     log |= {"user": np.repeat(np.arange(10), 2), "step": np.tile([0, 1], 10), "reward": np.ones(20)}
     pq.write_table(pa.table(log), tmp_path / "log.parquet")
@@ -360,13 +356,12 @@ def test_a_real_curator_takes_files_of_one_episode_per_user(tmp_path: Path) -> N
         Episodes.parquet_block(tmp_path / "log.parquet", horizon=2, episode="step")
 
 
-def test_an_agent_learns_from_files(tmp_path: Path) -> None:
+def test_an_agent_learns_from_files(tmp_path):
     table = random_log(np.random.default_rng(2), 50, shuffled=False)
     path = sorted_files(tmp_path / "logs", table, 2)
     block = Episodes.parquet_block(path, spec=SPEC, next_state=None)
     agent = tacit.UCBPO(SPEC, 50, tacit.JointDP(1.0, 1e-6), schedule="fixed:size=50")
-    assert agent.learn(block).counted == 50
-    assert (agent.releases, agent.policy.version) == (1, 1)
+    assert (agent.learn(block).counted, (agent.releases, agent.policy.version)) == (50, (1, 1))
 
 
 @pytest.mark.parametrize(
@@ -377,7 +372,7 @@ def test_an_agent_learns_from_files(tmp_path: Path) -> None:
         (pa.array([[2], [1], [2]]), "user holds a"),
     ],
 )
-def test_ids_are_read_or_refused_by_their_type(ids: Any, words: str | None, tmp_path: Path) -> None:
+def test_ids_are_read_or_refused_by_their_type(ids, words, tmp_path):
     columns = {name: [0, 0, 1] for name in ("step", "state", "action", "reward", "next_state")}
     pq.write_table(pa.table({"user": ids} | columns), tmp_path / "log.parquet")
     read = Episodes.from_parquet(tmp_path / "log.parquet", horizon=2, grouped=False, batch=2)
@@ -388,7 +383,7 @@ def test_ids_are_read_or_refused_by_their_type(ids: Any, words: str | None, tmp_
             list(read)
 
 
-def test_users_who_are_in_two_places_are_noticed(tmp_path: Path) -> None:
+def test_users_who_are_in_two_places_are_noticed(tmp_path):
     table = random_log(np.random.default_rng(3), 12, shuffled=False)
     for name, order in (("twice", [0, 1, 0]), ("back", [1, 0])):
         half = len(table) // 2
@@ -404,9 +399,9 @@ def test_users_who_are_in_two_places_are_noticed(tmp_path: Path) -> None:
         Episodes.parquet_block(both, spec=SPEC, next_state=None)
 
 
-def test_damaged_parquet_is_a_corrupt_file(tmp_path: Path) -> None:
+def test_damaged_parquet_is_a_corrupt_file(tmp_path):
     """Whatever bytes there are: an error of ours, or episodes."""
-    columns: dict[str, Any] = {"user": [1, 1, 2], "state": [0, 1, 0], "action": [0, 0, 1]}
+    columns = {"user": [1, 1, 2], "state": [0, 1, 0], "action": [0, 0, 1]}
     columns["reward"] = [0.0, 1.0, 0.5]
     whole = tmp_path / "whole.parquet"
     pq.write_table(pa.table(columns), whole)
@@ -430,14 +425,14 @@ def test_damaged_parquet_is_a_corrupt_file(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("column", ["step", "when"])
 @pytest.mark.parametrize("seed", range(3))
-def test_a_place_is_by_the_start_and_never_by_the_end(column: str, seed: int) -> None:
+def test_a_place_is_by_the_start_and_never_by_the_end(column, seed):
     """Rows after everybody's first come in any order: who ended when moves nobody."""
     rng, users = np.random.default_rng(seed), ["dora", "ann", "carl", "bob"]
     later = [(user, step) for user in users for step in (1, 2)]
     rows = [(user, 0) for user in users] + [later[i] for i in rng.permutation(len(later))]
     # Of some the last row is missing, of others the time: what they did decides nothing either.
     kept = [row for row in rows if row[1] < 2 or rng.random() < 0.5]
-    table: dict[str, Any] = {"user": [user for user, _ in kept]}
+    table = {"user": [user for user, _ in kept]}
     times = [None if step and rng.random() < 0.3 else float(step) for _, step in kept]
     table[column] = [step for _, step in kept] if column == "step" else times
     table |= {name: [0] * len(kept) for name in ("state", "action", "reward")}

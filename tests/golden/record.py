@@ -18,11 +18,8 @@ import sys
 import tempfile
 import time
 from collections import defaultdict
-from collections.abc import Callable
-from contextlib import AbstractContextManager
 from functools import partial
 from pathlib import Path
-from typing import Any
 from unittest import mock
 
 import numpy as np
@@ -31,33 +28,30 @@ import tacit
 from research.worlds import build
 from tacit.registry import choose_agent
 from tacit.store import runs, values
-from tests.golden.rows import MODELS, PAPERS, ROWS, Row
+from tests.golden.rows import MODELS, PAPERS, ROWS
 
 FILE = Path(__file__).with_name("golden.json")
 TOLERANCE = 1e-9
 _POLICY = ("actions", "probabilities", "weights", "gains", "noise")
 
-Numbers = dict[str, tuple[int | float, float]]
-"""By the name of a quantity: its number, and its norm."""
-
 
 class Seen:
     """Arrays by the name of a quantity, as they come."""
 
-    def __init__(self) -> None:
-        self._arrays: dict[str, list[np.ndarray]] = defaultdict(list)
+    def __init__(self):
+        self._arrays = defaultdict(list)
 
-    def add(self, name: str, values: Any) -> None:
+    def add(self, name, values):
         """Takes numbers in; ``None`` is NaN."""
         array = np.array(math.nan if values is None else values).ravel()
         self._arrays[name].append(array.astype(int) if array.dtype.kind in "bu" else array)
 
-    def numbers(self) -> Numbers:
+    def numbers(self):
         """All quantities in short."""
         return {name: _number(np.concatenate(found)) for name, found in self._arrays.items()}
 
 
-def _number(values: np.ndarray) -> tuple[int | float, float]:
+def _number(values):
     places = np.arange(values.size)
     if values.dtype.kind == "i":
         return int(values @ (1 + places % 997)), 0.0
@@ -67,11 +61,11 @@ def _number(values: np.ndarray) -> tuple[int | float, float]:
     return float(values @ weights), float(np.linalg.norm(values))
 
 
-def watch(seen: Seen) -> AbstractContextManager[Any]:
+def watch(seen):
     """All releases that agents are given within, in ``seen``."""
     commit = runs.release
 
-    def watched(*given: Any) -> None:
+    def watched(*given):
         commit(*given)
         release = values.load(given[-1].value)
         for name, part in release.parts.items():
@@ -85,16 +79,16 @@ def watch(seen: Seen) -> AbstractContextManager[Any]:
 class Recording:
     """One row: two agents that meet the same kind of users."""
 
-    def __init__(self, row: Row) -> None:
+    def __init__(self, row):
         self.row, self.world, self.privacy = row, build(row.world), MODELS[row.model]
 
-    def agent(self, **store: Any) -> Any:
+    def agent(self, **store):
         """A new agent, or the one of this store; its noise is simulated."""
         return choose_agent(self.row.agent).build(
             self.world.spec, self.row.users, self.privacy, seed=0, **store
         )
 
-    def run(self, seen: Seen) -> None:
+    def run(self, seen):
         """What ``tacit.run`` reports of an agent."""
         with watch(seen):
             agent = self.agent()
@@ -108,7 +102,7 @@ class Recording:
         if (proven := agent.guarantee) is not None:
             seen.add("guarantee", [proven.epsilon, proven.delta, proven.mu or 0.0])
 
-    def resume(self, seen: Seen, folder: Path) -> None:
+    def resume(self, seen, folder):
         """Gives one by one to another agent, which is saved in mid-block and resumed."""
         rng, came, resumed = np.random.default_rng(5), 0, False
         with watch(seen):
@@ -125,7 +119,7 @@ class Recording:
                 came += users
                 self._look(agent, seen, folder)
 
-    def _learn(self, agent: Any, data: Any, came: int) -> None:
+    def _learn(self, agent, data, came):
         if not data.users:
             return
         if self.row.model == "reports":
@@ -139,7 +133,7 @@ class Recording:
         else:
             agent.learn(data)
 
-    def _look(self, agent: Any, seen: Seen, folder: Path) -> None:
+    def _look(self, agent, seen, folder):
         for kind, policy in (("policy", agent.policy), ("greedy", agent.greedy_policy)):
             policy.publish(folder / "policy")
             with np.load(folder / "policy", allow_pickle=False) as arrays:
@@ -148,7 +142,7 @@ class Recording:
                         seen.add(f"{kind} {name}", arrays[name])
 
 
-def record(row: Row, *, resume: bool = True) -> Numbers:
+def record(row, *, resume=True):
     """The numbers of a row; of its first agent only, if nothing is resumed."""
     recording, run, resumed = Recording(row), Seen(), Seen()
     recording.run(run)
@@ -160,7 +154,7 @@ def record(row: Row, *, resume: bool = True) -> Numbers:
     return run.numbers() | {f"resumed {k}": v for k, v in resumed.numbers().items()}
 
 
-def record_paper(name: str) -> Numbers:
+def record_paper(name):
     """The numbers of a paper's algorithm."""
     result, seen = PAPERS[name](), Seen()
     for name in ("values", "estimates", "optimal_value"):
@@ -170,20 +164,19 @@ def record_paper(name: str) -> Numbers:
     return seen.numbers()
 
 
-WORK: dict[str, Callable[[], Numbers]] = {
+WORK = {
     **{row.name: partial(record, row) for row in ROWS},
     **{f"paper {name}": partial(record_paper, name) for name in PAPERS},
 }
 """Everything that is recorded, by name."""
 
 
-def load() -> dict[str, dict[str, int | float]]:
+def load():
     """What was recorded."""
-    content: dict[str, dict[str, int | float]] = json.loads(FILE.read_text())
-    return content
+    return json.loads(FILE.read_text())
 
 
-def differences(old: dict[str, int | float], new: Numbers) -> list[str]:
+def differences(old, new):
     """What differs, in words."""
     plans = ("q_values", "table", "resumed q_values", "resumed table")
     lines = [f"{n} is {old[n]}, and missing" for n in old if n not in new and n not in plans]
@@ -196,7 +189,7 @@ def differences(old: dict[str, int | float], new: Numbers) -> list[str]:
     return lines
 
 
-def main(arguments: list[str] | None = None) -> int:
+def main(arguments=None):
     """The command line; returns how many rows differ."""
     parser = argparse.ArgumentParser(prog="python -m tests.golden.record")
     parser.add_argument("--write", action="store_true", help="record what differs anew")

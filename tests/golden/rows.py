@@ -1,15 +1,13 @@
 """What is recorded: agents, each in a world under a model; and the papers' algorithms."""
 
-from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
 import tacit
 from research.worlds import build
 from tacit import papers
 
-MODELS: dict[str, Any] = {
+MODELS = {
     "none": tacit.NonPrivate(),
     "joint": tacit.JointDP(2.0, 1e-6),
     "pure": tacit.JointDP(2.0, 0.0),
@@ -33,7 +31,7 @@ KEYS = "keyboard:horizon=3"
 SYSTEM = "random_system:n=2,d=1,horizon=5,seed=500"
 LINE = "line:horizon=8"
 
-_TABLE: tuple[tuple[str, str, int, str], ...] = (
+_TABLE = (
     ("ucbvi", RIVER, 20_000, "none, joint, pure, zero-out, ids"),
     ("ucbvi", RIVER, 100_000, "local, pure local"),
     ("ucbvi", RIVER, 1_000, "reports"),
@@ -93,7 +91,7 @@ class Row:
     model: str
 
     @property
-    def name(self) -> str:
+    def name(self):
         """Unlike that of any other row."""
         return f"{self.agent} | {self.world} | {self.users} | {self.model}"
 
@@ -105,12 +103,12 @@ ROWS = [
 ]
 
 
-def _papers() -> Iterator[tuple[str, Callable[[], Any]]]:
+def _papers():
     # At budgets and with constants with which something is learnt, but where every bit decides.
     large, pure = {"epsilon": 1e6, "delta": 1e-6}, {"epsilon": 1e4, "delta": 0.0}
     small = {"epsilon": 5.0, "delta": 1e-6}
     gentle = (1e-6, 5e-4, 5e-4, 1e-7, 2e-8, 2e-8, 2.0, 60, True, False)
-    lines: tuple[tuple[str, str, str, dict[str, Any]], ...] = (
+    lines = (
         ("chowdhury_tabular_2021", "ucb_vi", SMALL, {"episodes": 20_000, **pure}),
         ("chowdhury_tabular_2021", "ucb_po", SMALL, {"episodes": 20_000, **pure}),
         ("chowdhury_lq_2021", "private_ofu_rl", SYSTEM, {"episodes": 30, **small}),
@@ -127,7 +125,7 @@ def _papers() -> Iterator[tuple[str, Callable[[], Any]]]:
             yield name, partial(_run_paper, paper, algorithm, world, given)
 
 
-def _run_paper(paper: str, algorithm: str, world: str, given: dict[str, Any]) -> Any:
+def _run_paper(paper, algorithm, world, given):
     module = getattr(papers, paper)
     if "constants" in given:
         given = given | {"constants": module.LSVIConstants(*given["constants"])}

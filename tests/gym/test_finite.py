@@ -111,8 +111,7 @@ class Corridor(gymnasium.Env):
 
 def test_a_state_that_is_passed_and_ended_in_gets_a_copy():
     world = from_gymnasium(Corridor(), horizon=2)
-    assert world.spec.states == 4
-    assert (world.reward_offset, world.reward_scale) == (-1.0, 5.0)
+    assert (world.spec.states, (world.reward_offset, world.reward_scale)) == (4, (-1.0, 5.0))
     # Half get 4 and are done, half get -1 and then 3.
     assert world.optimal_value == pytest.approx(0.5 * 4 + 0.5 * 2)
     episodes = world.simulate(uniform(world), 200, np.random.default_rng(0))

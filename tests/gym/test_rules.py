@@ -61,8 +61,7 @@ def test_actions_have_numbers(does, count, words):
         low, high = does.low, does.high
         steps = (taken - low) / (high - low) * 4.0
         assert np.allclose(steps, steps.round())
-        assert steps.min() == 0.0
-        assert steps.max() == 4.0
+        assert (steps.min(), steps.max()) == (0.0, 4.0)
 
 
 def test_levels_are_an_option():
@@ -89,8 +88,7 @@ def test_ranges_of_rewards_are_declared_documented_or_the_rule():
     assert silent.assumed == ("horizon 100 (no time limit)", "rewards in -1:1 (not declared)")
     # Agents see what is clipped, and values are of what was paid.
     users = silent.simulate(QPolicy.uniform(1, 2), 3, np.random.default_rng(0))
-    assert np.nanmax(users.rewards) == 1.0
-    assert silent.baseline_value == 8.0
+    assert (np.nanmax(users.rewards), silent.baseline_value) == (1.0, 8.0)
     declared = tacit.world(Told(LINE, spaces.Discrete(2), {"reward_range": (0, 2)}))
     assert declared.spec.reward_range == (0.0, 2.0)
     ranges = {

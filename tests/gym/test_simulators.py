@@ -1,8 +1,6 @@
 """Private simulators: what they draw, what their files hold, and what they promise."""
 
 from dataclasses import replace
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -22,20 +20,18 @@ WORLD = tacit.tabular.riverswim(4, 6)
 JOINT = JointDP(5.0, 1e-6)
 
 
-def learnt(
-    name: str = "ConcurrentPSRL", users: int = 4_000, privacy: Any = JOINT, **more: Any
-) -> Any:
+def learnt(name="ConcurrentPSRL", users=4_000, privacy=JOINT, **more):
     agent = getattr(tacit, name)(WORLD.spec, users, privacy, noise_seed=0, **more)
     tacit.run(agent, WORLD, progress=False)
     return agent
 
 
 @pytest.fixture(scope="module")
-def agent() -> Any:
+def agent():
     return learnt()
 
 
-def file_of(horizon: int = 3, **arrays: Any) -> bytes:
+def file_of(horizon=3, **arrays):
     """Two draws of two states and two actions: the first stays, the second moves on."""
     stay, go = np.eye(2), np.array([[0.0, 1.0], [1.0, 0.0]])
     moves = np.array([[[[s, s] for s in stay]], [[[g, g] for g in go]]])
@@ -46,7 +42,7 @@ def file_of(horizon: int = 3, **arrays: Any) -> bytes:
 
 
 class TestDraws:
-    def test_every_episode_is_in_one_draw(self) -> None:
+    def test_every_episode_is_in_one_draw(self):
         users = SimulatorEnv(file_of()).vector(400)
         states, info = users.reset(seed=0)
         draws, paid, known = info["draw"], np.zeros(400), np.ones(400, bool)
@@ -60,7 +56,7 @@ class TestDraws:
         assert (paid == np.where(draws == 1, 2.0, 1.5)).all()
         assert (known == (draws == 0)).all()
 
-    def test_one_that_is_over_begins_again(self) -> None:
+    def test_one_that_is_over_begins_again(self):
         users = SimulatorEnv(file_of(horizon=1)).vector(200)
         first = users.reset(seed=0)[1]["draw"]
         assert users.step(np.ones(200, int))[3].all()
@@ -69,7 +65,7 @@ class TestDraws:
         assert (users.simulator.begin(0, users.np_random).states == []).all()
         assert (users._episodes.drawn != first).any()
 
-    def test_rows_of_steps_are_told_apart(self) -> None:
+    def test_rows_of_steps_are_told_apart(self):
         """Two rows: of all steps but the last, and of the last."""
         stored = SimulatorEnv(file_of()).simulator.stored
         moves = np.concatenate([stored["transitions"][:1], stored["transitions"][1:]], axis=1)
@@ -78,7 +74,7 @@ class TestDraws:
         env.reset(seed=0)
         assert [int(env.step(0)[0]) for _ in range(3)] == [0, 0, 1]
 
-    def test_frequencies_are_those_of_the_rows(self) -> None:
+    def test_frequencies_are_those_of_the_rows(self):
         row, n = np.array([0.1, 0.0, 0.6, 0.3]), 100_000
         arrays = {"transitions": np.tile(row, (1, 1, 4, 1, 1)), "rewards": np.zeros((1, 1, 4, 1))}
         arrays |= {"start": row[::-1], "known": np.ones((1, 4, 1))}
@@ -91,16 +87,18 @@ class TestDraws:
             shares = np.bincount(found, minlength=4) / n
             assert (np.abs(shares - chances) <= 7 * np.sqrt(chances * (1 - chances) / n)).all()
 
+    def test_after_a_few_users_rows_are_distributions(self) -> None:
+        moves = learnt("UCBVI", 400, JointDP(1.0, 1e-6)).simulator(400).simulator.stored
+        assert np.allclose(moves["transitions"].sum(axis=-1), 1.0)
+
     @pytest.mark.parametrize(
         ("name", "options"),
         [
-            ("ConcurrentPSRL", {}),
+            *((name, {}) for name in ("ConcurrentPSRL", "UCBVI", "UCBPO")),
             ("ConcurrentPSRL", {"stationary": False}),
-            ("UCBVI", {}),
-            ("UCBPO", {}),
         ],
     )
-    def test_without_privacy_it_becomes_the_world(self, name: str, options: Any) -> None:
+    def test_without_privacy_it_becomes_the_world(self, name, options):
         agent = learnt(name, 20_000, NonPrivate(), **options)
         stored = agent.simulator(8).simulator.stored
         known = stored["known"] > 0.5
@@ -111,7 +109,7 @@ class TestDraws:
         gap = np.abs(stored["transitions"] - true)[:, visited]
         assert gap.max() < 0.15
 
-    def test_what_nobody_visited_is_marked_and_varies(self) -> None:
+    def test_what_nobody_visited_is_marked_and_varies(self):
         agent = tacit.UCBVI(WORLD.spec, 1_000, JOINT, noise_seed=0)
         stored = agent.simulator(32).simulator.stored
         assert not stored["known"].any()
@@ -120,7 +118,7 @@ class TestDraws:
 
 
 @pytest.fixture(scope="module")
-def pole() -> Any:
+def pole():
     """After learning, in a tenth of its episode: 60 steps."""
     world = tacit.world("gym:CartPole-v1,horizon=60")
     agent = tacit.ModelPosterior(world.spec, 1_500, JointDP(10.0, 1e-6), noise_seed=0)
@@ -129,7 +127,7 @@ def pole() -> Any:
 
 
 class TestMoves:
-    def test_episodes_are_as_long_as_true_ones(self, pole: Any) -> None:
+    def test_episodes_are_as_long_as_true_ones(self, pole):
         world, agent = pole
         users, rng = agent.simulator().vector(500), np.random.default_rng(0)
         uniform = tacit.continuous.QPolicy.uniform(4, 2)
@@ -143,7 +141,7 @@ class TestMoves:
             assert least < returns.mean() <= most
             assert least - 1 < world.value(policy) <= most
 
-    def test_one_step_is_that_of_the_planner(self, pole: Any) -> None:
+    def test_one_step_is_that_of_the_planner(self, pole):
         """With the posterior mean in place of draws, and without chance."""
         _, agent = pole
         model = agent.simulator(2).simulator
@@ -159,7 +157,7 @@ class TestMoves:
         assert rewards == pytest.approx(paid, abs=1e-12)
         assert (ended == over).all()
 
-    def test_angles_and_ends_by_regression_are_those_of_the_planner(self) -> None:
+    def test_angles_and_ends_by_regression_are_those_of_the_planner(self):
         spec = SmoothSpec(
             (-np.pi, -8.0), (np.pi, 8.0), 3, 6, (-1.0, 0.0), angles=(0,), may_end=True
         )
@@ -185,10 +183,10 @@ class TestMoves:
         assert rewards == pytest.approx(paid, abs=1e-12)
         assert (ended == over).all() and 0 < ended.sum() < 300  # noqa: PT018
 
-    def test_gymnasium_finds_nothing_wrong(self, pole: Any) -> None:
+    def test_gymnasium_finds_nothing_wrong(self, pole):
         check_env(pole[1].simulator(4), skip_render_check=True)
 
-    def test_functions_of_a_spec_are_code_and_no_release(self) -> None:
+    def test_functions_of_a_spec_are_code_and_no_release(self):
         world = pendulum(horizon=6)
         agent = tacit.ModelPosterior(world.spec, 64, NonPrivate(), schedule="fixed:size=32")
         with pytest.raises(InvalidArgument, match="nothing was released yet"):
@@ -198,7 +196,7 @@ class TestMoves:
             agent.simulator()
 
     @pytest.mark.parametrize("name", ["weights", "parents", "spread"])
-    def test_a_damaged_one_is_refused(self, pole: Any, name: str) -> None:
+    def test_a_damaged_one_is_refused(self, pole, name):
         stored = dict(pole[1].simulator(2).simulator.stored)
         stored[name] = stored[name] + (1000 if name == "parents" else np.nan)
         kept = {name: stored[name] for name in published.MoveSimulator.arrays}
@@ -207,14 +205,14 @@ class TestMoves:
 
 
 class TestPromises:
-    def test_the_guarantee_is_that_of_the_run(self, agent: Any) -> None:
+    def test_the_guarantee_is_that_of_the_run(self, agent):
         env = agent.simulator(4)
         assert env.guarantee == agent.guarantee == env.vector(2).guarantee
         assert (env.facts["users"], env.facts["releases"]) == (agent.served, agent.releases)
         assert env.facts["agent"] == "concurrent_psrl"
         assert learnt("UCBVI", 500, NonPrivate()).simulator(2).guarantee is None
 
-    def test_its_hash_is_in_the_ledger(self, agent: Any) -> None:
+    def test_its_hash_is_in_the_ledger(self, agent):
         env = agent.simulator(4, seed=3)
         with agent.store.read() as db:
             last = [*ledger.read(db)][-1]
@@ -222,10 +220,10 @@ class TestPromises:
         assert (last.event, last.body) == ("simulator", said)
         assert ledger.verify(agent.store) == []
 
-    def test_gymnasium_finds_nothing_wrong(self, agent: Any) -> None:
+    def test_gymnasium_finds_nothing_wrong(self, agent):
         check_env(agent.simulator(4), skip_render_check=True)
 
-    def test_waiting_episodes_do_not_change_it(self) -> None:
+    def test_waiting_episodes_do_not_change_it(self):
         """A draw that reads users who were not released yet would be another one."""
         agent = tacit.UCBVI(WORLD.spec, 300, JOINT, noise_seed=0, schedule="fixed:size=100")
         rng = np.random.default_rng(0)
@@ -236,11 +234,11 @@ class TestPromises:
         assert agent.releases == 1
         assert all((before[name] == after[name]).all() for name in published.FiniteSimulator.arrays)
 
-    def test_an_array_that_no_model_has_is_refused(self) -> None:
+    def test_an_array_that_no_model_has_is_refused(self):
         with pytest.raises(ValueError, match="arrays that no simulator has: episodes"):
             SimulatorEnv(file_of(episodes=np.zeros((10, 3))))
 
-    def test_who_has_no_model_says_so(self) -> None:
+    def test_who_has_no_model_says_so(self):
         agent = tacit.PolicyImprovement(WORLD.spec, 100, JOINT, noise_seed=0)
         with pytest.raises(InvalidArgument, match="policy_improvement has no model"):
             agent.simulator()
@@ -249,7 +247,7 @@ class TestPromises:
 
 
 class TestFiles:
-    def test_a_file_comes_back_as_it_was(self, agent: Any, tmp_path: Path) -> None:
+    def test_a_file_comes_back_as_it_was(self, agent, tmp_path):
         env, path = agent.simulator(4), tmp_path / "sim.npz"
         with pytest.raises(InvalidArgument, match="protects nobody"):
             env.save(path)
@@ -275,17 +273,17 @@ class TestFiles:
             {"known": np.full((1, 2, 2), 2.0)},
         ],
     )
-    def test_a_damaged_one_is_refused(self, wrong: Any, tmp_path: Path) -> None:
+    def test_a_damaged_one_is_refused(self, wrong, tmp_path):
         (tmp_path / "sim.npz").write_bytes(file_of(**wrong))
         with pytest.raises(CorruptFile, match="is no published policy"):
             load_simulator(tmp_path / "sim.npz")
 
-    def test_a_policy_is_no_simulator(self, agent: Any, tmp_path: Path) -> None:
+    def test_a_policy_is_no_simulator(self, agent, tmp_path):
         agent.publish(tmp_path / "policy.npz", force=True)
         with pytest.raises(CorruptFile, match="no simulator"):
             load_simulator(tmp_path / "policy.npz")
 
-    def test_the_command_writes_one(self, tmp_path: Path) -> None:
+    def test_the_command_writes_one(self, tmp_path):
         store, out = tmp_path / "app.db", tmp_path / "sim.npz"
         agent = tacit.UCBVI(
             WORLD.spec, 40, JOINT, store=store, schedule="fixed:size=20", name="ward"

@@ -1,15 +1,13 @@
 """Linear agents: what they promise, choose, refuse and learn."""
 
 from functools import partial
-from typing import Any
 
 import numpy as np
 import pytest
 from scipy.linalg import eigh
 
 from tacit import LSVIUCB, JointDP, LocalDP, LSVIUCBPlusPlus, NonPrivate, Relation
-from tacit.core.agent import Agent
-from tacit.linear import LinearSpec, LinearWorld, simplex, two_state
+from tacit.linear import LinearSpec, simplex, two_state
 from tacit.privacy.errors import InvalidArgument
 from tacit.simulation.run import noise_seed, run
 from tacit.tabular import riverswim
@@ -25,12 +23,10 @@ LOCAL = LocalDP(20.0, 1e-6)
 BITS = LocalDP(20.0, 0.0, mechanism="randomised response")
 FEW = "fixed:size=60"
 
-AGENTS: dict[str, Any] = {"lsvi": LSVIUCB, "plus plus": LSVIUCBPlusPlus}
+AGENTS = {"lsvi": LSVIUCB, "plus plus": LSVIUCBPlusPlus}
 
 
-Case = tuple[str, LinearWorld, dict[str, Any]]
-
-SOME: dict[str, Case] = {
+SOME = {
     "features, joint": ("lsvi", SIMPLEX, {"statistic": "features", "privacy": JOINT}),
     "features, signed": ("lsvi", TWO, {"statistic": "features", "privacy": JOINT}),
     "features, weighted": ("plus plus", SIMPLEX, {"statistic": "features", "privacy": JOINT}),
@@ -48,7 +44,7 @@ SOME: dict[str, Case] = {
 }
 
 
-def check(case: Case, **options: Any) -> Any:
+def check(case, **options):
     name, world, own = case
     # With a large bonus values would all be cut at the steps left, and nobody asked about them.
     make = partial(AGENTS[name], **{"schedule": FEW, "scale": 0.1} | own)
@@ -61,19 +57,18 @@ QUICK = "features, local"
 @pytest.mark.parametrize(
     "name", [QUICK, *(pytest.param(name, marks=pytest.mark.slow) for name in SOME if name != QUICK)]
 )
-def test_agents_pass_the_check(name: str) -> None:
+def test_agents_pass_the_check(name):
     report = check(SOME[name])
     shared.assert_report(report, SOME[name][2]["privacy"])
     assert max(report.tightness) > 0.8
 
 
-def made(world: Any = SIMPLEX, users: int = 240, cls: Any = LSVIUCB, **options: Any) -> Agent:
+def made(world=SIMPLEX, users=240, cls=LSVIUCB, **options):
     spec = getattr(world, "spec", world)
-    agent: Agent = cls(spec, users, **{"privacy": JOINT, "noise_seed": 0} | options)
-    return agent
+    return cls(spec, users, **{"privacy": JOINT, "noise_seed": 0} | options)
 
 
-def spec_of(states: int, dimension: int, stationary: bool = True, **options: Any) -> LinearSpec:
+def spec_of(states, dimension, stationary=True, **options):
     features = np.random.default_rng(0).dirichlet(np.ones(dimension), (states, 2))
     return LinearSpec(
         states=states,
@@ -98,7 +93,7 @@ def spec_of(states: int, dimension: int, stationary: bool = True, **options: Any
     ],
     ids=str,
 )
-def test_it_says_what_it_chose(spec: Any, options: Any, kind: str, reason: str) -> None:
+def test_it_says_what_it_chose(spec, options, kind, reason):
     agent = made(spec, schedule="fixed:size=80", **options)
     assert agent.algorithm.statistic_kind == kind
     assert f"statistic {kind!r}: " in agent.why
@@ -106,11 +101,11 @@ def test_it_says_what_it_chose(spec: Any, options: Any, kind: str, reason: str) 
     assert "3 releases (fixed:size=80)" in agent.why
 
 
-def test_smaller_budgets_begin_with_larger_blocks() -> None:
+def test_smaller_budgets_begin_with_larger_blocks():
     shared.smaller_budgets_begin_larger(made, "features", "counts")
 
 
-def test_users_are_summed_one_by_one_only_where_a_clip_needs_it() -> None:
+def test_users_are_summed_one_by_one_only_where_a_clip_needs_it():
     assert made(privacy=NonPrivate()).data_format == "counts"
     assert made(statistic="features").data_format == "episodes"
     assert made(statistic="counts").data_format == "episodes"
@@ -123,7 +118,7 @@ def test_users_are_summed_one_by_one_only_where_a_clip_needs_it() -> None:
         assert small.statistic.l2(Relation.REPLACE_ONE) < large.statistic.l2(Relation.REPLACE_ONE)
 
 
-def test_known_rewards_are_not_asked_for() -> None:
+def test_known_rewards_are_not_asked_for():
     known, unknown = (made(world, statistic="features").statistic for world in (KNOWN, SIMPLEX))
     more = {part.name for part in unknown.layout.parts} - {part.name for part in known.layout.parts}
     assert more == {"rewards"}
@@ -142,13 +137,13 @@ def test_known_rewards_are_not_asked_for() -> None:
     ],
     ids=str,
 )
-def test_arguments_are_checked(options: dict[str, Any], message: str) -> None:
+def test_arguments_are_checked(options, message):
     with pytest.raises(InvalidArgument, match=message):
         made(**options)
 
 
 @pytest.mark.parametrize("statistic", ["features", "counts"])
-def test_users_may_come_one_by_one(statistic: str) -> None:
+def test_users_may_come_one_by_one(statistic):
     together, alone = (made(statistic=statistic, schedule=FEW, users=120) for _ in range(2))
     blocks = shared.serve(together, SIMPLEX)
     left = 120
@@ -160,28 +155,9 @@ def test_users_may_come_one_by_one(statistic: str) -> None:
     assert shared.known(together) == shared.known(alone)
 
 
-@pytest.mark.parametrize(
-    ("statistic", "privacy", "options"),
-    [
-        ("features", LOCAL, {}),
-        ("counts", LOCAL, {}),
-        ("counts", LocalDP(20.0, 0.0), {}),
-        ("counts", BITS, {"stationary": False}),
-    ],
-    ids=str,
-)
-def test_devices_report_what_agents_ask(statistic: str, privacy: Any, options: Any) -> None:
-    agent = LSVIUCB(
-        SIMPLEX.spec, 60, privacy, statistic=statistic, schedule="fixed:size=20", **options
-    )
-    shared.devices_report_what_is_asked(agent, SIMPLEX, privacy)
-    with pytest.raises(InvalidArgument, match="for LocalDP"):
-        made().learn_reports(np.zeros((60, 1)))
-
-
 @pytest.mark.parametrize("privacy", [NonPrivate(), JointDP(100.0, 1e-6)], ids=["none", "joint"])
 @pytest.mark.parametrize("statistic", ["features", "counts"])
-def test_policies_are_replaced_when_enough_was_learnt(statistic: str, privacy: Any) -> None:
+def test_policies_are_replaced_when_enough_was_learnt(statistic, privacy):
     agent = made(
         cls=LSVIUCBPlusPlus,
         users=500,
@@ -211,7 +187,7 @@ def test_policies_are_replaced_when_enough_was_learnt(statistic: str, privacy: A
 
 @pytest.mark.parametrize("name", AGENTS)
 @pytest.mark.parametrize("statistic", ["features", "counts"])
-def test_private_agents_learn(name: str, statistic: str) -> None:
+def test_private_agents_learn(name, statistic):
     world = simplex(3, 12, 4, 5, seed=600)
     options = {"statistic": statistic, "seed": 0, "noise_seed": noise_seed(0)}
     agent = AGENTS[name](world.spec, 20_000, JointDP(10.0, 1e-6), **options)

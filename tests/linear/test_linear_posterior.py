@@ -27,7 +27,7 @@ SMALL = simplex(dimension=3, states=8, actions=3, horizon=4)
 JOINT = JointDP(10.0, 1e-6)
 
 
-def sample(rng: np.random.Generator, users: int) -> Block:
+def sample(rng, users):
     return Block(users, users_of(rng, users, S, A, H))
 
 
@@ -43,11 +43,11 @@ def sample(rng: np.random.Generator, users: int) -> Block:
     ],
     ids=["pooled, clipped", "pooled", "one-hot", "per step", "known rewards", "all per step"],
 )
-def test_sensitivities_hold_and_are_attained(statistic: OutcomeSums) -> None:
+def test_sensitivities_hold_and_are_attained(statistic):
     check_statistic(statistic, sample, users=150, rounds=60, attained=0.95)
 
 
-def test_sensitivities_by_hand() -> None:
+def test_sensitivities_by_hand():
     statistic = OutcomeSums(ONE_HOT, H, np.ones(1), clip=1.5, reward_clip=1.0, reward=2.0)
     assert statistic.l2(Relation.ZERO_OUT) == pytest.approx(2.5)
     assert statistic.l2(Relation.REPLACE_ONE) == pytest.approx(2.5 * math.sqrt(2.0))
@@ -57,7 +57,7 @@ def test_sensitivities_by_hand() -> None:
         OutcomeSums(-PLAIN, H, np.ones(1))
 
 
-def test_a_clip_does_not_look_at_what_it_weighs() -> None:
+def test_a_clip_does_not_look_at_what_it_weighs():
     """Weights depend on the past: sums are weights times what follows, without bias."""
     world = SMALL
     pooled = OutcomeSums(world.features, 4, np.ones(1), clip=1.2, reward_clip=0.8)
@@ -73,7 +73,7 @@ def test_a_clip_does_not_look_at_what_it_weighs() -> None:
     assert visits.sum() < 0.9 * 4 * 200_000
 
 
-def test_without_data_samples_are_the_prior() -> None:
+def test_without_data_samples_are_the_prior():
     """Dirichlet(a): an entry of S has the variance (1/S)(1 - 1/S) / (a S + 1)."""
     rng = np.random.default_rng(0)
     shares, rewards = rng.beta(0.4, 0.4, 4096), rng.beta(0.3, 0.3, 4096)
@@ -90,7 +90,7 @@ def test_without_data_samples_are_the_prior() -> None:
 
 # The second is so weak that values of the prior are proposed.
 @pytest.mark.parametrize("precision", [30.0, 0.4])
-def test_samples_follow_prior_times_likelihood(precision: float) -> None:
+def test_samples_follow_prior_times_likelihood(precision):
     """Two states, one factor: u is Beta(a, a) times a normal likelihood, integrated on a grid."""
     rng, a, at = np.random.default_rng(1), 0.4, 0.9
     shares = rng.beta(a, a, 4096)
@@ -106,7 +106,7 @@ def test_samples_follow_prior_times_likelihood(precision: float) -> None:
     assert found.var() == pytest.approx(second - mean**2, abs=0.003)
 
 
-def test_values_are_those_of_dynamic_programming() -> None:
+def test_values_are_those_of_dynamic_programming():
     statistic = OutcomeSums(SMALL.features, 4, np.ones(1))
     start = np.asarray(SMALL.spec.start)
     posterior = OutcomePosterior(statistic, start)
@@ -120,7 +120,7 @@ def test_values_are_those_of_dynamic_programming() -> None:
 
 
 @pytest.mark.parametrize("stationary", [True, False])
-def test_one_model_for_all_steps_is_found_where_there_is_one(stationary: bool) -> None:
+def test_one_model_for_all_steps_is_found_where_there_is_one(stationary):
     """Sums per step, of a world that changes from step to step and of one that does not."""
     world = simplex(seed=520, stationary=stationary)
     statistic = OutcomeSums(world.features, 10, np.ones(10))
@@ -137,12 +137,12 @@ def test_one_model_for_all_steps_is_found_where_there_is_one(stationary: bool) -
 
 @pytest.mark.slow
 @pytest.mark.parametrize("privacy", [JOINT, NonPrivate()], ids=["joint", "none"])
-def test_it_passes_check_agent(privacy: JointDP | NonPrivate) -> None:
+def test_it_passes_check_agent(privacy):
     make = partial(LinearPosterior, privacy=privacy, schedule="fixed:size=60")
     check_agent(make, SMALL, users=180)
 
 
-def test_it_learns_with_few_users() -> None:
+def test_it_learns_with_few_users():
     world = simplex(seed=520)
     agent = LinearPosterior(
         world.spec, users=1_500, privacy=JointDP(1.0, 1e-6), seed=1, noise_seed=1
@@ -154,7 +154,7 @@ def test_it_learns_with_few_users() -> None:
     assert agent.policy.weights[1] <= 0.1
 
 
-def test_known_rewards_and_tables_of_states() -> None:
+def test_known_rewards_and_tables_of_states():
     known = simplex(dimension=3, states=8, actions=3, horizon=4, known_rewards=True)
     agent = LinearPosterior(known.spec, users=300, privacy=JOINT, noise_seed=0)
     assert [part.name for part in agent.statistic.layout.parts] == ["next"]
@@ -163,7 +163,7 @@ def test_known_rewards_and_tables_of_states() -> None:
     run(LinearPosterior(table.spec, users=300, privacy=JOINT, noise_seed=0), table, progress=False)
 
 
-def test_refusals() -> None:
+def test_refusals():
     with pytest.raises(InvalidArgument, match="shares"):
         LinearPosterior(two_state().spec, users=100, privacy=JOINT)
     with pytest.raises(InvalidArgument, match="LinearSpec"):
@@ -173,7 +173,7 @@ def test_refusals() -> None:
             LinearPosterior(SMALL.spec, users=100, privacy=privacy)
 
 
-def test_a_larger_budget_needs_a_smaller_first_block() -> None:
+def test_a_larger_budget_needs_a_smaller_first_block():
     sizes = [
         LinearPosterior(SMALL.spec, users=10**6, privacy=p, noise_seed=0).schedule.blocks[0]
         for p in (JointDP(0.1, 1e-6), JointDP(1.0, 1e-6), JOINT, NonPrivate())
@@ -182,7 +182,7 @@ def test_a_larger_budget_needs_a_smaller_first_block() -> None:
     assert sizes[0] > 5 * sizes[1] > 20 * sizes[3]
 
 
-def test_greedy_serves_once_it_beats_the_explorer() -> None:
+def test_greedy_serves_once_it_beats_the_explorer():
     """20 factors of three next states each: by its own loss it would not serve for long."""
     rng = np.random.default_rng(3)
     features = rng.dirichlet(np.full(20, 0.2), size=(50, 8)) * np.where(np.arange(20), 1.0, 0.1)

@@ -6,10 +6,8 @@ enters ridges and widths.
 """
 
 import math
-from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 import pytest
@@ -18,14 +16,11 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from tacit import LSVIUCB, JointDP, LSVIUCBPlusPlus, NonPrivate, Relation
-from tacit.core.agent import Agent
-from tacit.core.algorithm import Plan
 from tacit.linear import LinearWorld, estimate, lsvi_ucb_plus_plus
 from tacit.linear.estimate import Scales, Sums
 from tacit.linear.statistics import FeatureSums
 from tacit.privacy import noise as exact
 from tacit.privacy.noise import Noise
-from tacit.privacy.statistic import Block
 from tacit.tabular.count_estimate import Counts
 from tacit.tabular.visits import VisitCounts
 
@@ -34,13 +29,13 @@ Floats = NDArray[np.float64]
 JOINT = JointDP(3.0, 1e-6)
 
 
-def silent(self: Noise, pure: bool, scale: float, count: int) -> NDArray[np.int64]:
+def silent(self, pure, scale, count):
     """Noise that is announced and never comes."""
     return np.zeros(count, dtype=np.int64)
 
 
 @contextmanager
-def fine_grid() -> Iterator[None]:
+def fine_grid():
     """No noise comes, and sums are rounded so little that the references need not know of it."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Noise, "steps", silent)
@@ -51,23 +46,15 @@ def fine_grid() -> Iterator[None]:
         yield
 
 
-def unclipped(patch: pytest.MonkeyPatch) -> None:
+def unclipped(patch):
     """Nobody's steps are weighted down: that is the business of the statistics' own tests."""
     patch.setattr(estimate, "_CLIP", 1e9)
     patch.setattr(estimate, "_POOLED_CLIP", 1e9)
 
 
 def random_world(
-    seed: int,
-    S: int = 3,
-    A: int = 2,
-    d: int = 2,
-    H: int = 3,
-    stationary: tuple[bool, bool] = (True, True),
-    signed: bool = False,
-    length: float = 1.0,
-    known: bool = False,
-) -> LinearWorld:
+    seed, S=3, A=2, d=2, H=3, stationary=(True, True), signed=False, length=1.0, known=False
+):
     """A world whose transitions and rewards are each stationary or not."""
     rng = np.random.default_rng(seed)
     features = rng.dirichlet(np.full(d, 0.5), (S, A))
@@ -83,15 +70,14 @@ def random_world(
     )
 
 
-def solved(gram: Floats, ridge: float, right: Floats) -> Floats:
+def solved(gram, ridge, right):
     """(max(G, 0) + ridge I)^-1 times a vector."""
     values, vectors = np.linalg.eigh(gram)
     cut = sum(max(v, 0.0) * np.outer(u, u) for v, u in zip(values, vectors.T, strict=True))
-    answer: Floats = np.linalg.solve(cut + ridge * np.eye(len(gram)), right)
-    return answer
+    return np.linalg.solve(cut + ridge * np.eye(len(gram)), right)
 
 
-def nearest_distribution(row: Sequence[float]) -> list[float]:
+def nearest_distribution(row):
     """The nearest one to a row, after the same number was added to all for a sum of 1."""
     level = [p + (1.0 - sum(row)) / len(row) for p in row]
     low, high = min(level) - 1.0, max(level)
@@ -104,7 +90,7 @@ def nearest_distribution(row: Sequence[float]) -> list[float]:
     return [max(p - high, 0.0) for p in level]
 
 
-def middle_of(value: Sequence[float]) -> tuple[float, float, float]:
+def middle_of(value):
     """Middle, half range, and the guess at the variance of a value function."""
     middle, half = (min(value) + max(value)) / 2, (max(value) - min(value)) / 2
     half = max(half, 1e-9)
@@ -113,7 +99,7 @@ def middle_of(value: Sequence[float]) -> tuple[float, float, float]:
     return middle, half, sum((v - middle) ** 2 for v in value) / len(value) + 1e-18
 
 
-def practical_width(widths: Scales, squares: float, of_ridge: float) -> float:
+def practical_width(widths, squares, of_ridge):
     """From variances by sampling and noise, and by what the ridge hides."""
     return math.sqrt(widths[0] ** 2 * squares + widths[1] ** 2 * of_ridge)
 
@@ -129,13 +115,13 @@ class Slow:
     rewards: Floats = field(init=False)
     noise: float = 0.0
 
-    def __post_init__(self) -> None:
+    def __post_init__(self):
         S, _, d = self.features.shape
         self.gram = np.zeros((self.H, d, d))
         self.following = np.zeros((self.H, d, S))
         self.rewards = np.zeros((self.H, d))
 
-    def add(self, block: Block, factor: float = 1.0, weights: Floats | None = None) -> None:
+    def add(self, block, factor=1.0, weights=None):
         states, actions, rewards = block["states"], block["actions"], block["rewards"]
         for user in range(block.users):
             for h in range(self.H):
@@ -146,7 +132,7 @@ class Slow:
                 self.following[h, :, after] += w * phi
                 self.rewards[h] += w * rewards[user, h] * phi
 
-    def sums(self, pooled: bool, summed_before: bool) -> Sums:
+    def sums(self, pooled, summed_before):
         """As models take them; noise is per row of the release, which may be pooled before."""
         more = math.sqrt(self.H) if pooled and not summed_before else 1.0
         parts = (self.gram, self.following, self.rewards)
@@ -165,13 +151,13 @@ class SlowSums:
     widths: Scales
     H: int
 
-    def ridge(self, sums: Sums) -> float:
+    def ridge(self, sums):
         d = self.features.shape[2]
         return 1.0 + sums.gram_noise * math.sqrt(d)
 
     # Predictions.
 
-    def rewards(self, h: int) -> tuple[Floats, Floats]:
+    def rewards(self, h):
         S, A, d = self.features.shape
         sums, w = self.reward_sums, self.widths
         row = min(h, len(sums.gram) - 1)
@@ -188,7 +174,7 @@ class SlowSums:
                 widths[s, a] = practical_width(w, known, 0.25 * ridge**2 * (x @ x))
         return means, widths
 
-    def next_values(self, h: int, values: Sequence[Floats]) -> tuple[Floats, Floats]:
+    def next_values(self, h, values):
         S, A, d = self.features.shape
         sums = self.sums
         row = min(h, len(sums.gram) - 1)
@@ -222,7 +208,7 @@ class SlowCells:
     pooled: tuple[bool, bool]
     variances: Floats | None = None
 
-    def cells(self, row: int | None) -> list[tuple[int, int, int]]:
+    def cells(self, row):
         """Those that are known, of one row or of all."""
         S = self.features.shape[0]
         found = []
@@ -234,7 +220,7 @@ class SlowCells:
                 found.append(index)
         return found
 
-    def rewards(self, h: int) -> tuple[Floats, Floats]:
+    def rewards(self, h):
         S, A, d = self.features.shape
         row = None if self.pooled[1] or len(self.counts.rewards) == 1 else h
         precision, right = np.eye(d) * 4.0 / d, np.zeros(d)
@@ -253,13 +239,13 @@ class SlowCells:
                 widths[s, a] = self.width(phi, precision, 4.0 / d)
         return means, widths
 
-    def width(self, phi: Floats, precision: Floats, ridge: float) -> float:
+    def width(self, phi, precision, ridge):
         """What data leaves open and what the prior does add up to the posterior variance."""
         x = np.linalg.solve(precision, phi)
         of_ridge = ridge * (x @ x)
         return practical_width(self.widths, max(phi @ x - of_ridge, 0.0), of_ridge)
 
-    def next_values(self, h: int, values: Sequence[Floats]) -> tuple[Floats, Floats]:
+    def next_values(self, h, values):
         S, A, d = self.features.shape
         row = None if self.pooled[0] or len(self.counts.rewards) == 1 else h
         middle, half, guess = middle_of(values[0].tolist())
@@ -287,7 +273,7 @@ class SlowCells:
         return means, widths
 
 
-def plan(model: Any, H: int, signs: Sequence[int], known: Floats | None) -> tuple[Floats, Floats]:
+def plan(model, H, signs, known):
     """Value iteration for every value function, and variances where there is a pessimistic one."""
     S, A = model.features.shape[:2]
     Q, V, variances = (
@@ -315,7 +301,7 @@ def plan(model: Any, H: int, signs: Sequence[int], known: Floats | None) -> tupl
     return Q, variances
 
 
-def step_weights(variances: Floats) -> Floats:
+def step_weights(variances):
     """The median over the variance where that is above it, but not below .05."""
     weights = np.ones(variances.shape)
     for row, of_row in enumerate(variances):
@@ -330,25 +316,21 @@ SIGNS = {LSVIUCB: (1, 0), LSVIUCBPlusPlus: (1, 0, -1)}
 SIZE = 12
 
 
-def made(
-    world: LinearWorld, privacy: Any, statistic: str, cls: Any = LSVIUCB, **options: Any
-) -> Agent:
+def made(world, privacy, statistic, cls=LSVIUCB, **options):
     """An agent for three blocks whose releases have no noise, and which plans after each."""
     defaults = {"scale": 0.8, "noise_seed": 0}
     arguments = defaults | {"schedule": f"fixed:size={SIZE}"} | options
     users = arguments.pop("users", 3 * SIZE)
-    agent: Agent = cls(world.spec, users, privacy, statistic=statistic, **arguments)
-    return agent
+    return cls(world.spec, users, privacy, statistic=statistic, **arguments)
 
 
-def values_of(agent: Agent, variances: Floats | None = None) -> Floats:
+def values_of(agent, variances=None):
     """Values by what is known, with the variances that the plan before this one left."""
     model = agent.algorithm.estimator.model(agent.state, variances)
-    Q: Floats = agent.algorithm.backward_induction(model)[0]
-    return Q
+    return agent.algorithm.backward_induction(model)[0]
 
 
-def blocks_of(agent: Agent, world: LinearWorld, seed: int) -> Any:
+def blocks_of(agent, world, seed):
     """Serves block after block; hands out the raw block, the plan it followed, what was asked."""
     rng = np.random.default_rng(seed)
     while agent.block_users:
@@ -358,12 +340,12 @@ def blocks_of(agent: Agent, world: LinearWorld, seed: int) -> Any:
         yield episodes.block(), last, statistic
 
 
-def is_greedy(policy: Any, Q: Floats) -> bool:
+def is_greedy(policy, Q):
     chosen = np.take_along_axis(Q, policy.actions[..., np.newaxis], axis=2)[..., 0]
     return bool(np.allclose(chosen, Q.max(axis=2), rtol=0, atol=1e-7))
 
 
-def assert_planned(agent: Agent, last: Plan, Q: Floats) -> None:
+def assert_planned(agent, last, Q):
     found = values_of(agent, last.memory.variances)
     np.testing.assert_allclose(found, Q, rtol=1e-6, atol=1e-7)
     assert is_greedy(agent.policy, Q[0])
@@ -381,16 +363,14 @@ PRIVACY = st.sampled_from([NonPrivate(), JOINT])
 KINDS = st.sampled_from([*SIGNS])
 
 
-def of_all_agents(test: Any) -> Any:
+def of_all_agents(test):
     """Decorates a test of plans."""
     drawn = given(**WORLDS, privacy=PRIVACY, cls=KINDS)
     return settings(max_examples=25, deadline=None)(drawn(fine_grid()(test)))
 
 
 @of_all_agents
-def test_features_plan_what_the_slow_reference_plans(
-    privacy: Any, cls: Any, length: float, **options: Any
-) -> None:
+def test_features_plan_what_the_slow_reference_plans(privacy, cls, length, **options):
     world = random_world(length=length, **options)
     agent = made(world, privacy, "features", cls)
     stationary, same_rewards = options["stationary"]
@@ -429,9 +409,7 @@ def test_features_plan_what_the_slow_reference_plans(
 
 
 @of_all_agents
-def test_counts_plan_what_the_slow_reference_plans(
-    privacy: Any, cls: Any, length: float, **options: Any
-) -> None:
+def test_counts_plan_what_the_slow_reference_plans(privacy, cls, length, **options):
     world = random_world(length=length, **options)
     stationary, same_rewards = options["stationary"]
     pooled, H = stationary and same_rewards, world.spec.horizon

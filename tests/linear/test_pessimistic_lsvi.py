@@ -15,7 +15,7 @@ from tacit.linear.pessimistic_lsvi import FeaturePolicies
 BUDGET = JointDP(1.0, 1e-6)
 
 
-def test_exact_sums_give_the_optimum_at_no_price() -> None:
+def test_exact_sums_give_the_optimum_at_no_price():
     """Every state and action 10^6 times, moved and paid as the world has it on average."""
     world = simplex(dimension=3, states=6, actions=3, horizon=4, seed=300)
     agent = tacit.PessimisticLSVI(world.spec, 100, NonPrivate(), caution=0.0)
@@ -36,7 +36,7 @@ def test_exact_sums_give_the_optimum_at_no_price() -> None:
     assert policies.moment(policies.tilted(1e-6)) == pytest.approx(1.0, rel=1e-3)
 
 
-def test_it_learns_from_a_log_and_proves_it() -> None:
+def test_it_learns_from_a_log_and_proves_it():
     world = simplex(seed=301)
     log = world.simulate(tacit.Policy.uniform(10, 20, 10), 100_000, np.random.default_rng(0))
     found = tacit.learn_offline(
@@ -47,14 +47,14 @@ def test_it_learns_from_a_log_and_proves_it() -> None:
     assert world.baseline_value in found.today
 
 
-def test_it_needs_features() -> None:
+def test_it_needs_features():
     with pytest.raises(InvalidArgument, match="spec must be"):
         tacit.PessimisticLSVI(tacit.tabular.riverswim(3, 4).spec, 100, BUDGET)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("behaviour", ["uniform", "unknown"])
-def test_it_passes_all_checks(behaviour) -> None:
+def test_it_passes_all_checks(behaviour):
     world = simplex(dimension=3, states=6, actions=3, horizon=3, seed=300)
     make = partial(tacit.PessimisticLSVI, privacy=BUDGET, behaviour=behaviour)
     assert check_agent(make, world, users=200).releases == 2

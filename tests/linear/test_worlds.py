@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import tacit
+from tacit import InvalidArgument
 from tacit.linear import LinearWorld, linear_from_tabular, simplex, two_state
 from tacit.tabular.policy import Policy
 from tacit.tabular.spec import FiniteSpec
@@ -40,11 +41,31 @@ test_mistakes_are_named = refusals(
 def test_a_tabular_world_is_linear():
     tabular = tacit.tabular.riverswim(states=4, horizon=5)
     world = linear_from_tabular(tabular)
+    assert world.name == "linear_from_tabular(riverswim:states=4,horizon=5)"
     assert world.spec.dimension == 8
     assert world.spec.nonnegative
+    assert world.spec.stationary_transitions
     np.testing.assert_array_equal(
         np.einsum("sad,hdt->hsat", world.features, world.measures), tabular.model.transitions
     )
+    assert world.optimal_value == tabular.optimal_value
+    assert world.baseline_value == tabular.baseline_value
+    assert linear_from_tabular(tabular.model).optimal_value == tabular.optimal_value
+    with pytest.raises(InvalidArgument, match="world must be a FiniteModel or have one, got str"):
+        linear_from_tabular("riverswim")
+
+
+def test_a_tabular_worlds_rewards_need_not_be_bernoulli():
+    values, probabilities = [0.0, 0.5, 1.0], np.zeros((2, 1, 3))
+    probabilities[..., 1] = 1.0
+    tabular = tacit.tabular.TabularWorld(np.full((2, 1, 2), 0.5), (values, probabilities), 3)
+    world = linear_from_tabular(tabular)
+    assert world.spec.reward_values == (0.0, 0.5, 1.0)
+    policy = world.optimal_policy
+    episodes = world.simulate(policy, 100, np.random.default_rng(0))
+    assert (episodes.rewards == 0.5).all()
+    again = tabular.simulate(policy, 100, np.random.default_rng(0))
+    assert (episodes.states == again.states).all()
 
 
 def test_what_an_agent_may_know():

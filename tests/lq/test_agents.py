@@ -2,15 +2,13 @@
 
 import math
 from functools import partial
-from typing import Any
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 from scipy.stats import chi2
 
 from research.worlds import random_system
-from tacit import Agent, CertaintyEquivalence, JointDP, LocalDP, NonPrivate
+from tacit import CertaintyEquivalence, JointDP, LocalDP, NonPrivate
 from tacit.lq import Ball, GainPolicy, LQWorld, dosing
 from tacit.lq.estimate import (
     BlockEvidence,
@@ -25,15 +23,13 @@ from tacit.privacy.curator import Release
 from tacit.privacy.errors import InvalidArgument
 from tacit.testing.check_agent import check_agent
 
-Floats = NDArray[np.float64]
-
 SMALL = random_system(2, 1, 5, seed=500)
 JOINT = JointDP(1.0, 1e-6)
 FEW = "fixed:size=60"
 MODELS = {"joint": JOINT, "local": LocalDP(1.0, 1e-6), "none": NonPrivate()}
 
 
-def play(agent: Agent, world: LQWorld, seed: int = 0) -> list[tuple[GainPolicy, GainPolicy]]:
+def play(agent, world, seed=0):
     """Serves all users; what was published, with the greedy policies."""
     rng, published = np.random.default_rng(seed), []
     while agent.block_users:
@@ -42,14 +38,14 @@ def play(agent: Agent, world: LQWorld, seed: int = 0) -> list[tuple[GainPolicy, 
     return published
 
 
-def loss(world: LQWorld, policy: GainPolicy) -> float:
+def loss(world, policy):
     best = world.optimal_value
     return (best - world.value(policy)) / (best - world.baseline_value)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("model", MODELS)
-def test_it_passes_the_check(model: str) -> None:
+def test_it_passes_the_check(model):
     make = partial(CertaintyEquivalence, privacy=MODELS[model], schedule=FEW)
     report = check_agent(make, SMALL, users=240)
     assert bool(report.skipped) == (model == "none")
@@ -58,7 +54,7 @@ def test_it_passes_the_check(model: str) -> None:
 
 
 @pytest.mark.parametrize(("privacy", "users"), [(JOINT, 6000), (NonPrivate(), 400)])
-def test_it_learns(privacy: Any, users: int) -> None:
+def test_it_learns(privacy, users):
     world = random_system(2, 1, 10, seed=503)
     agent = CertaintyEquivalence(world.spec, users, privacy, seed=1, noise_seed=1)
     published = play(agent, world, seed=1)
@@ -68,14 +64,14 @@ def test_it_learns(privacy: Any, users: int) -> None:
     assert all(world.value(greedy) >= 2.0 * zero for _, greedy in published)
 
 
-def test_devices_alone_suffice() -> None:
+def test_devices_alone_suffice():
     world = random_system(2, 1, 10, seed=503)
     agent = CertaintyEquivalence(world.spec, 30_000, LocalDP(20.0, 1e-6), seed=1, noise_seed=1)
     published = play(agent, world, seed=1)
     assert loss(world, published[-1][1]) < 0.1
 
 
-def test_nothing_but_noise_is_applied_until_something_is_known() -> None:
+def test_nothing_but_noise_is_applied_until_something_is_known():
     world = random_system(3, 2, 15, seed=501)
     agent = CertaintyEquivalence(world.spec, 40, JOINT, schedule="fixed:size=10", noise_seed=3)
     assert not agent.policy.gains.any()
@@ -88,7 +84,7 @@ def test_nothing_but_noise_is_applied_until_something_is_known() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("privacy", [JOINT, JointDP(10.0, 1e-6), NonPrivate()])
-def test_the_uncertainty_is_honest(privacy: Any) -> None:
+def test_the_uncertainty_is_honest(privacy):
     """A 90 % set of the posterior holds the truth in about so many of 20 runs.
 
     At a true rate of 90 % fewer than 13 have a chance of 4e-4.
@@ -111,9 +107,7 @@ def test_the_uncertainty_is_honest(privacy: Any) -> None:
 @pytest.mark.parametrize(
     ("start", "noise"), [((0.0, 0.0), 0.0), ((0.0, 0.0), 0.1), ((1.0, 0.0), 0.0)]
 )
-def test_degenerate_worlds_do_not_break_it(
-    start: tuple[float, ...], noise: float, privacy: Any
-) -> None:
+def test_degenerate_worlds_do_not_break_it(start, noise, privacy):
     world = LQWorld(
         [[1.1, 0.3], [0.0, 0.9]],
         [[0.0], [1.0]],
@@ -139,13 +133,13 @@ def test_degenerate_worlds_do_not_break_it(
         ({"spec": object()}, "LQSpec"),
     ],
 )
-def test_wrong_options_are_refused(options: dict[str, Any], message: str) -> None:
-    given: dict[str, Any] = {"spec": SMALL.spec, "users": 100, "privacy": JOINT} | options
+def test_wrong_options_are_refused(options, message):
+    given = {"spec": SMALL.spec, "users": 100, "privacy": JOINT} | options
     with pytest.raises(InvalidArgument, match=message):
         CertaintyEquivalence(**given)
 
 
-def test_certain_gains_are_riccatis_and_cautious_ones_are_smaller() -> None:
+def test_certain_gains_are_riccatis_and_cautious_ones_are_smaller():
     world = dosing()
     spec = world.spec
     n, p, H = spec.states, spec.states + spec.controls, spec.horizon
@@ -158,14 +152,14 @@ def test_certain_gains_are_riccatis_and_cautious_ones_are_smaller() -> None:
     assert np.linalg.norm(careful) < 0.8 * np.linalg.norm(gains)
 
 
-def test_expected_grams_are_those_of_simulated_users() -> None:
+def test_expected_grams_are_those_of_simulated_users():
     world = dosing()
     spec = world.spec
     p = 4
     policy = GainPolicy(0.3 * world.optimal_policy.gains, noise=0.2)
     users = 20_000
     episodes = world.simulate(policy, users, np.random.default_rng(1))
-    z = np.concatenate([episodes.states[:, :-1], episodes.actions], axis=-1)  # type: ignore[union-attr]
+    z = np.concatenate([episodes.states[:, :-1], episodes.actions], axis=-1)
     seen = np.einsum("uhi,uhj->ij", z, z) / users
     asked = TrajectorySums(3, 1, spec.horizon, tau=1e300, floor=0.5)
     known = SystemPosterior(world.theta, np.eye(p))
@@ -175,7 +169,7 @@ def test_expected_grams_are_those_of_simulated_users() -> None:
     np.testing.assert_allclose(energies[:, 1], 0.25)
 
 
-def test_units_keep_the_energy_and_the_weight_is_best() -> None:
+def test_units_keep_the_energy_and_the_weight_is_best():
     gram = np.diag([1.0, 0.5, 0.04])
     inputs = scaled_inputs(gram, 0.3)
     assert np.trace(inputs @ gram @ inputs.T) == pytest.approx(np.trace(gram))
@@ -184,7 +178,7 @@ def test_units_keep_the_energy_and_the_weight_is_best() -> None:
     assert best_weight(3.0, 0.1, 0.0) == pytest.approx(math.sqrt(60.0), rel=0.06)
 
 
-def test_without_noise_the_posterior_is_least_squares() -> None:
+def test_without_noise_the_posterior_is_least_squares():
     world = SMALL
     spec = world.spec
     p, n = 3, 2

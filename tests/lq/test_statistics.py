@@ -1,11 +1,9 @@
 """What linear-quadratic agents ask: attacked, by hand, unbiased, and equal however computed."""
 
 import math
-from typing import Any
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 
 from tacit import Block, Relation, check_statistic
 from tacit.lq import Ball, GainPolicy, LQWorld
@@ -13,15 +11,13 @@ from tacit.lq.statistics import TrajectorySums
 from tacit.privacy.errors import CheckFailed, InvalidArgument
 from tacit.privacy.statistic import Statistic, StreamedBlock
 
-Floats = NDArray[np.float64]
-
 N, D, H = 2, 1, 4
 P = N + D
 
 
-def statistic(**options: Any) -> TrajectorySums:
+def statistic(**options):
     rng = np.random.default_rng(3)
-    own: dict[str, Any] = {
+    own = {
         "weight": 1.7,
         "centre": rng.normal(size=(P, N)) / 2.0,
         "inputs": np.eye(P) + 0.2 * rng.normal(size=(P, P)),
@@ -30,7 +26,7 @@ def statistic(**options: Any) -> TrajectorySums:
     return TrajectorySums(N, D, H, **own | options)
 
 
-def users(rng: np.random.Generator, count: int, scale: float = 1.0) -> Block:
+def users(rng, count, scale=1.0):
     """Users of all sizes, some who stay where they are, some who end early."""
     sizes = scale * np.exp(2.0 * rng.normal(size=(count, 1, 1)))
     states = sizes * rng.normal(size=(count, H + 1, N))
@@ -48,7 +44,7 @@ def users(rng: np.random.Generator, count: int, scale: float = 1.0) -> Block:
     return Block(count, {"states": states, "actions": actions, "lengths": lengths})
 
 
-def one(states: Any, actions: Any, length: int = H) -> Block:
+def one(states, actions, length=H):
     return Block(
         1,
         {
@@ -59,12 +55,12 @@ def one(states: Any, actions: Any, length: int = H) -> Block:
     )
 
 
-def test_the_declared_sensitivity_survives_an_attack_and_is_attained() -> None:
+def test_the_declared_sensitivity_survives_an_attack_and_is_attained():
     report = check_statistic(statistic(), users, attained=0.97)
     assert max(report.tightness.values()) <= 1.0 + 1e-9
 
 
-def test_hostile_users_never_exceed_the_bound() -> None:
+def test_hostile_users_never_exceed_the_bound():
     asked = statistic()
     rng = np.random.default_rng(0)
     extremes = np.array([np.nan, np.inf, -np.inf, 1e308, -1e308, 1e154, 1e-308, 0.0, 1.0])
@@ -84,7 +80,7 @@ def test_hostile_users_never_exceed_the_bound() -> None:
     assert apart <= asked.l2(Relation.REPLACE_ONE) * (1.0 + 1e-12)
 
 
-def test_bounds_are_those_of_the_proof() -> None:
+def test_bounds_are_those_of_the_proof():
     asked = statistic(tau=0.7)
     assert asked.l2(Relation.ZERO_OUT) == 0.7
     assert asked.l2(Relation.REPLACE_ONE) == pytest.approx(math.sqrt(2.0) * 0.7, rel=1e-15)
@@ -96,7 +92,7 @@ def test_bounds_are_those_of_the_proof() -> None:
     assert distance == pytest.approx(far.l2(Relation.REPLACE_ONE), rel=1e-9)
 
 
-def test_one_user_by_hand() -> None:
+def test_one_user_by_hand():
     asked = TrajectorySums(
         N, D, H, tau=2.5, weight=2.0, floor=0.5, centre=np.diag([0.5, 0.0, 0.0])[:, :2]
     )
@@ -113,7 +109,7 @@ def test_one_user_by_hand() -> None:
     np.testing.assert_allclose(parts["cross"], cross, atol=1e-15)
 
 
-def test_steps_after_the_end_and_steps_that_are_no_numbers_do_not_count() -> None:
+def test_steps_after_the_end_and_steps_that_are_no_numbers_do_not_count():
     asked = statistic(tau=100.0)
     rng = np.random.default_rng(5)
     states, actions = rng.normal(size=(1, H + 1, N)), rng.normal(size=(1, H, D))
@@ -125,7 +121,7 @@ def test_steps_after_the_end_and_steps_that_are_no_numbers_do_not_count() -> Non
     assert not asked.vectors(one(np.full((H + 1, N), np.inf), actions)).any()
 
 
-def test_totals_are_the_sum_of_the_vectors() -> None:
+def test_totals_are_the_sum_of_the_vectors():
     asked, block = statistic(), users(np.random.default_rng(1), 3000)
     total = asked.total(block)
     np.testing.assert_allclose(total, Statistic.total(asked, block), rtol=1e-12, atol=1e-9)
@@ -136,7 +132,7 @@ def test_totals_are_the_sum_of_the_vectors() -> None:
     assert not asked.total(block.take(slice(0, 0))).any()
 
 
-def test_a_predictable_clip_does_not_bias() -> None:
+def test_a_predictable_clip_does_not_bias():
     """Regression on clipped sums of a million users; z-scores of the error in Theta.
 
     Large noise and a tau that cuts nearly everybody. Predictably clipped, the normalised error of
@@ -161,7 +157,7 @@ def test_a_predictable_clip_does_not_bias() -> None:
     assert (np.abs(error) / np.sqrt(np.diag(variance))[:, np.newaxis]).max() < 5.5
 
 
-def test_wrong_shapes_are_refused_and_fields_are_read_only() -> None:
+def test_wrong_shapes_are_refused_and_fields_are_read_only():
     asked = statistic()
     wrong = Block(
         2, {"states": np.zeros((2, H, N)), "actions": np.zeros((2, H, D)), "lengths": np.full(2, H)}
@@ -175,7 +171,7 @@ def test_wrong_shapes_are_refused_and_fields_are_read_only() -> None:
 class ResidualsUncut(TrajectorySums):
     """Pays for the cap, but lets residuals be as long as they are."""
 
-    def vectors(self, block: Block) -> Floats:
+    def vectors(self, block):
         states = np.asarray(block["states"], dtype=float)
         z = np.concatenate([states[:, :-1], np.asarray(block["actions"])], axis=-1)
         p, r = z @ self.inputs.T, states[:, 1:] - z @ self.centre
@@ -187,14 +183,14 @@ class ResidualsUncut(TrajectorySums):
         }
         return self.layout.pack(sums, users=block.users)
 
-    def contributions(self, block: Block) -> Floats:
+    def contributions(self, block):
         return self.vectors(block)
 
-    def total(self, block: Block) -> Floats:
+    def total(self, block):
         return Statistic.total(self, block)
 
 
-def test_wrong_clips_are_found() -> None:
+def test_wrong_clips_are_found():
     asked = ResidualsUncut(N, D, H, tau=3.0, weight=1.7, floor=0.1)
     with pytest.raises(CheckFailed):
         check_statistic(asked, users)

@@ -2,22 +2,18 @@
 
 import re
 from functools import partial
-from typing import Any
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 
 from tacit import JointDP, LinOptPO, LinOptVI, LocalDP, NonPrivate, Relation
-from tacit.mixture import MixtureWorld, hard_mixture, mixture_of_models
+from tacit.mixture import hard_mixture, mixture_of_models
 from tacit.mixture.statistics import ModelSums, PathCounts
 from tacit.privacy.errors import InvalidArgument
 from tacit.simulation.run import noise_seed, run
 from tacit.tabular import riverswim
 from tacit.testing.check_agent import check_agent
 from tests.tabular import agent_checks as shared
-
-Floats = NDArray[np.float64]
 
 KNOWN = mixture_of_models(3, 4, 4, 4, seed=700)
 UNKNOWN = mixture_of_models(3, 4, 4, 4, seed=700, known_rewards=False)
@@ -30,13 +26,10 @@ LAPLACE = LocalDP(20.0, 0.0)
 BITS = LocalDP(20.0, 0.0, mechanism="randomised response")
 FEW = "fixed:size=60"
 
-AGENTS: dict[str, Any] = {"vi": LinOptVI, "po": LinOptPO}
+AGENTS = {"vi": LinOptVI, "po": LinOptPO}
 
 
-Case = tuple[str, MixtureWorld, dict[str, Any]]
-
-
-CASES: dict[str, Case] = {
+CASES = {
     "po, known, local": ("po", KNOWN, {"statistic": "model", "privacy": LOCAL}),
     "vi, unknown, joint": ("vi", UNKNOWN, {"statistic": "model", "privacy": JOINT}),
     "vi, no privacy": ("vi", UNKNOWN, {"statistic": "model", "privacy": NonPrivate()}),
@@ -49,7 +42,7 @@ CASES: dict[str, Case] = {
 QUICK = "counts, pure"
 
 
-def _named(value: object) -> str:
+def _named(value):
     """An id without addresses, which differ between processes."""
     return re.sub(r"<function (\w+) at \w+>", r"\1", str(value))
 
@@ -58,7 +51,7 @@ def _named(value: object) -> str:
     "name",
     [QUICK, *(pytest.param(name, marks=pytest.mark.slow) for name in CASES if name != QUICK)],
 )
-def test_agents_pass_the_check(name: str) -> None:
+def test_agents_pass_the_check(name):
     agent, world, own = CASES[name]
     few = {"schedule": FEW} | ({"steps": 2} if agent == "po" else {})
     report = check_agent(partial(AGENTS[agent], **few | own), world, users=240)
@@ -66,7 +59,7 @@ def test_agents_pass_the_check(name: str) -> None:
     assert max(report.tightness) <= 1.0 + 1e-9
 
 
-def made(world: Any = UNKNOWN, users: int = 240, cls: Any = LinOptVI, **options: Any) -> Any:
+def made(world=UNKNOWN, users=240, cls=LinOptVI, **options):
     spec = getattr(world, "spec", world)
     return cls(spec, users, **{"privacy": JOINT, "noise_seed": 0} | options)
 
@@ -85,7 +78,7 @@ def made(world: Any = UNKNOWN, users: int = 240, cls: Any = LinOptVI, **options:
     ],
     ids=_named,
 )
-def test_it_says_what_it_chose(options: Any, kind: str, reason: str) -> None:
+def test_it_says_what_it_chose(options, kind, reason):
     agent = made(schedule="fixed:size=80", **options)
     assert agent.algorithm.statistic_kind == kind
     kinds = {"model": ModelSums, "counts": PathCounts}
@@ -95,7 +88,7 @@ def test_it_says_what_it_chose(options: Any, kind: str, reason: str) -> None:
     assert "3 releases (fixed:size=80)" in agent.why
 
 
-def test_users_are_summed_one_by_one_only_where_a_clip_needs_it() -> None:
+def test_users_are_summed_one_by_one_only_where_a_clip_needs_it():
     assert made(privacy=NonPrivate()).data_format == "counts"
     assert made(statistic="counts").data_format == "counts"
     assert made(statistic="model").data_format == "episodes"
@@ -105,11 +98,11 @@ def test_users_are_summed_one_by_one_only_where_a_clip_needs_it() -> None:
     assert small.statistic.l2(Relation.REPLACE_ONE) < large.statistic.l2(Relation.REPLACE_ONE)
 
 
-def test_growth_decides_how_many_releases_there_are() -> None:
+def test_growth_decides_how_many_releases_there_are():
     shared.growth_decides(made, "model", "counts")
 
 
-def test_smaller_budgets_begin_with_larger_blocks() -> None:
+def test_smaller_budgets_begin_with_larger_blocks():
     shared.smaller_budgets_begin_larger(made, "model", "counts")
 
 
@@ -128,32 +121,12 @@ def test_smaller_budgets_begin_with_larger_blocks() -> None:
     ],
     ids=_named,
 )
-def test_arguments_are_checked(options: dict[str, Any], message: str) -> None:
+def test_arguments_are_checked(options, message):
     with pytest.raises(InvalidArgument, match=message):
         made(**options)
 
 
-def test_wrong_data_changes_nothing() -> None:
-    shared.wrong_data_changes_nothing(made(schedule=FEW), UNKNOWN, "counts")
-
-
-@pytest.mark.parametrize(
-    ("cls", "statistic", "privacy"),
-    [
-        (LinOptVI, "model", LOCAL),
-        (LinOptPO, "model", LOCAL),
-        (LinOptVI, "counts", LAPLACE),
-        (LinOptVI, "counts", BITS),
-    ],
-    ids=_named,
-)
-def test_devices_report_what_agents_ask(cls: Any, statistic: Any, privacy: Any) -> None:
-    world = HARD_UNKNOWN if statistic == "counts" else UNKNOWN
-    agent = cls(world.spec, 60, privacy, schedule="fixed:size=20", statistic=statistic)
-    shared.devices_report_what_is_asked(agent, world, privacy)
-
-
-def test_a_ridge_grows_with_the_noise() -> None:
+def test_a_ridge_grows_with_the_noise():
     agent = made().algorithm
     prior = 1e-3 / (agent.spec.radius * agent.spec.along[1]) ** 2
     gram = np.diag([-5.0, 0.0, 2.0, 7.0])
@@ -163,7 +136,7 @@ def test_a_ridge_grows_with_the_noise() -> None:
         np.testing.assert_allclose(found, expected, atol=1e-12)
 
 
-def learnt(world: MixtureWorld, cls: Any, users: int, privacy: Any, **options: Any) -> float:
+def learnt(world, cls, users, privacy, **options):
     """Value of the last policy over the optimum."""
     agent = cls(world.spec, users, privacy, seed=0, noise_seed=noise_seed(0), **options)
     run(agent, world, 0, progress=False)
@@ -179,25 +152,25 @@ def learnt(world: MixtureWorld, cls: Any, users: int, privacy: Any, **options: A
         (LinOptPO, "counts", 100_000),
     ],
 )
-def test_private_agents_learn(cls: Any, statistic: str, users: int) -> None:
+def test_private_agents_learn(cls, statistic, users):
     world = mixture_of_models(seed=500)
     assert world.baseline_value < 0.5 * world.optimal_value
     assert learnt(world, cls, users, JointDP(10.0, 1e-6), statistic=statistic) > 0.9
 
 
 @pytest.mark.parametrize("cls", [LinOptVI, LinOptPO])
-def test_rewards_are_learnt_too(cls: Any) -> None:
+def test_rewards_are_learnt_too(cls):
     world = mixture_of_models(seed=500, known_rewards=False)
     assert learnt(world, cls, 20_000, JointDP(10.0, 1e-6)) > 0.9
 
 
-def test_local_agents_learn() -> None:
+def test_local_agents_learn():
     world = mixture_of_models(seed=500)
     assert learnt(world, LinOptVI, 10**6, LocalDP(10.0, 1e-6)) > 0.9
 
 
 @pytest.mark.parametrize("cls", [LinOptVI, LinOptPO])
-def test_chance_alone_explains_no_learning(cls: Any) -> None:
+def test_chance_alone_explains_no_learning(cls):
     """The same run at a budget that drowns everything in noise."""
     world = mixture_of_models(seed=500)
     assert learnt(world, cls, 5_000, JointDP(1e-4, 1e-6)) < 0.9

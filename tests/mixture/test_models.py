@@ -1,19 +1,14 @@
 """What mixture agents make of sums, against slow plain loops and against plain frequencies."""
 
 import math
-from typing import Any
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 
 from tacit import LinOptPO, LinOptVI, NonPrivate
 from tacit.mixture import MixtureWorld
 from tacit.mixture.estimate import PathEstimator, SumEstimator
 from tacit.numerics.regression import BlockSums
-from tacit.privacy.statistic import Block
-
-Floats = NDArray[np.float64]
 
 KINDS = [
     # Stationary transitions, stationary rewards, known rewards, weights known to add up to 1.
@@ -24,14 +19,7 @@ KINDS = [
 ]
 
 
-def random_world(
-    seed: int,
-    fixed: bool = True,
-    fixed_rewards: bool = True,
-    known: bool = True,
-    sum_known: bool = True,
-    long: float = 1.0,
-) -> MixtureWorld:
+def random_world(seed, fixed=True, fixed_rewards=True, known=True, sum_known=True, long=1.0):
     """Three base models of 4 states and 2 actions, over 3 steps; reward features so long."""
     rng = np.random.default_rng(seed)
     S, A, d, H = 4, 2, 3, 3
@@ -50,14 +38,13 @@ def random_world(
     )
 
 
-def model_of(agent: Any) -> Any:
+def model_of(agent):
     return agent.algorithm.estimator.model(agent.state)
 
 
-def values_of(agent: Any) -> Floats:
+def values_of(agent):
     """Optimistic values of what is known."""
-    Q: Floats = agent.algorithm.optimistic_values(model_of(agent))[0]
-    return Q
+    return agent.algorithm.optimistic_values(model_of(agent))[0]
 
 
 # The whole of planning, in plain loops from the definitions.
@@ -66,7 +53,7 @@ def values_of(agent: Any) -> Floats:
 class PlainLoops:
     """LinOptVI (and the evaluation of a policy) without privacy, one episode after the other."""
 
-    def __init__(self, agent: Any, ridge: float) -> None:
+    def __init__(self, agent, ridge):
         self.spec, self.agent, self.ridge = agent.spec, agent, ridge
         spec = self.spec
         S, A, k = spec.states, spec.actions, spec.free
@@ -77,16 +64,16 @@ class PlainLoops:
             for j in range(k):
                 self.x[s, a, j, t] = psi @ spec.directions[:, j]
         self.size = max(math.sqrt((self.x[s, a] ** 2).sum()) for s, a in np.ndindex(S, A))
-        self.steps: list[tuple[int, int, int, int, float]] = []
+        self.steps = []
 
-    def add(self, block: Block) -> None:
+    def add(self, block):
         for u in range(block.users):
             for h in range(self.spec.horizon):
                 s, t = block["states"][u, h], block["states"][u, h + 1]
                 action = int(block["actions"][u, h])
                 self.steps.append((h, int(s), action, int(t), block["rewards"][u, h]))
 
-    def fitted(self, row: int | None) -> tuple[Floats, Floats]:
+    def fitted(self, row):
         """Lambda and weights, from all steps or those of one."""
         k, H = self.spec.free, self.spec.horizon
         last = H if self.agent.estimator.pooled else H - 1
@@ -99,7 +86,7 @@ class PlainLoops:
             cross += x @ (np.eye(len(V0 := self.p0[s, a]))[t] - V0)
         return matrix, np.linalg.solve(matrix, cross)
 
-    def next_value(self, h: int, s: int, a: int, V: Floats) -> tuple[float, float]:
+    def next_value(self, h, s, a, V):
         agent = self.agent
         matrix, w = self.fitted(None if agent.stationary else h)
         middle, half = (V.max() + V.min()) / 2, max((V.max() - V.min()) / 2, 1e-9)
@@ -109,7 +96,7 @@ class PlainLoops:
         width = 0.3 * agent.options.scale * math.sqrt(0.5) * half * math.sqrt(leverage)
         return min(max(mean, V.min()), V.max()), width
 
-    def reward(self, h: int, s: int, a: int) -> tuple[float, float]:
+    def reward(self, h, s, a):
         spec, agent = self.spec, self.agent
         if spec.known_rewards is not None:
             return spec.known_rewards[min(h, len(spec.known_rewards) - 1), s, a], 0.0
@@ -127,7 +114,7 @@ class PlainLoops:
         width = 0.3 * agent.options.scale * math.sqrt(0.25 * leverage)
         return float(v @ np.linalg.solve(matrix, cross)), width
 
-    def q_values(self) -> tuple[Floats, Floats]:
+    def q_values(self):
         """Optimistic and greedy Q."""
         H, S, A = self.spec.horizon, self.spec.states, self.spec.actions
         Q, greedy = np.zeros((H, S, A)), np.zeros((H, S, A))
@@ -143,7 +130,7 @@ class PlainLoops:
             V, G = Q[h].max(axis=1), greedy[h].max(axis=1)
         return Q, greedy
 
-    def chances(self, h: int, s: int, a: int) -> Floats:
+    def chances(self, h, s, a):
         """Estimated next states: the nearest distribution, by halving the number to subtract."""
         _, w = self.fitted(None if self.agent.stationary else h)
         raw = self.p0[s, a] + (w / self.size) @ self.x[s, a]
@@ -154,7 +141,7 @@ class PlainLoops:
             low, high = (middle, high) if np.maximum(raw - middle, 0).sum() > 1 else (low, middle)
         return np.maximum(raw - low, 0.0)
 
-    def q_in_one_world(self, best: Floats, policy: Floats) -> Floats:
+    def q_in_one_world(self, best, policy):
         """Q of a policy where bonuses are what make ``best`` the values of the best policy."""
         H, S, A = best.shape
         Q, V = np.zeros((H, S, A)), np.zeros(S)
@@ -168,10 +155,10 @@ class PlainLoops:
 
 
 @pytest.fixture
-def ridge(monkeypatch: pytest.MonkeyPatch) -> float:
+def ridge(monkeypatch):
     """One that is large enough to matter, without privacy as well."""
 
-    def regularised(self: Any, gram: Floats, noise: float) -> Floats:
+    def regularised(self, gram, noise):
         return gram + 0.7 * np.eye(len(gram))
 
     monkeypatch.setattr(SumEstimator, "regularised", regularised)
@@ -179,7 +166,7 @@ def ridge(monkeypatch: pytest.MonkeyPatch) -> float:
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=str)
-def test_q_values_are_those_of_plain_loops(kind: Any, ridge: float) -> None:
+def test_q_values_are_those_of_plain_loops(kind, ridge):
     seed = KINDS.index(kind)
     world = random_world(seed, *kind)
     agent = LinOptVI(
@@ -206,7 +193,7 @@ def test_q_values_are_those_of_plain_loops(kind: Any, ridge: float) -> None:
         )
 
 
-def test_policy_optimisation_is_that_of_plain_loops(ridge: float) -> None:
+def test_policy_optimisation_is_that_of_plain_loops(ridge):
     """Two mirror steps in the world of which the best policy has the values of LinOptVI."""
     world, eta = random_world(9, known=False), 0.3
     agent = LinOptPO(
@@ -240,7 +227,7 @@ def test_policy_optimisation_is_that_of_plain_loops(ridge: float) -> None:
 
 
 @pytest.mark.parametrize("statistic", ["model", "counts"])
-def test_units_of_reward_features_do_not_matter(statistic: str) -> None:
+def test_units_of_reward_features_do_not_matter(statistic):
     """A world whose reward features are longer, with weights that are smaller by as much."""
     tables = []
     for length in (1.0, 30.0):
@@ -257,7 +244,7 @@ def test_units_of_reward_features_do_not_matter(statistic: str) -> None:
 
 @pytest.mark.parametrize("pooled", [True, False])
 @pytest.mark.parametrize("seed", range(2))
-def test_counts_are_regressed_on_as_in_plain_loops(seed: int, pooled: bool) -> None:
+def test_counts_are_regressed_on_as_in_plain_loops(seed, pooled):
     world = random_world(seed, fixed=pooled)
     spec, rng, (along, unit) = world.spec, np.random.default_rng(seed), world.spec.along
     H, S, A, k = 3, 4, 2, world.spec.free

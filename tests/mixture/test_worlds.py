@@ -4,15 +4,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-import tacit
 from tacit.mixture import MixtureSpec, MixtureWorld, hard_mixture, mixture_of_models
 from tests.refusals import refusals
-from tests.tabular.families import (
-    drawn_worlds,
-    mixture_from_tabular,
-    parts,
-    returns_have_the_exact_mean,
-)
+from tests.tabular.families import drawn_worlds, parts, returns_have_the_exact_mean
 
 
 def test_arrays_are_read_only_copies():
@@ -104,19 +98,6 @@ test_mistakes_in_specs_are_named = refusals(
     ({"known_rewards": [[[np.nan]]]}, r"known_rewards must be in \[0, 1\]"),
     ({"radius": True}, "radius must be > 0"),
 )
-
-
-def test_a_tabular_world_is_a_mixture():
-    tabular = tacit.tabular.riverswim(states=4, horizon=5)
-    world = mixture_from_tabular(tabular)
-    spec = world.spec
-    assert (spec.dimension, spec.free) == (32, 24)
-    assert spec.known_rewards is None
-    P = tabular.model.transitions
-    assert (np.einsum("sait,hi->hsat", world.transition_features, world.weights) == P).all()
-    rewards = np.einsum("sam,hm->hsa", world.reward_features, world.reward_weights)
-    np.testing.assert_allclose(rewards, tabular.model.mean_rewards, atol=1e-12)
-    assert world.optimal_value == tabular.optimal_value
 
 
 BUILT_IN = {

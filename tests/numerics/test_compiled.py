@@ -11,7 +11,7 @@ from tacit.registry import choose_agent, world_entry
 
 
 class Terminal(io.StringIO):
-    def isatty(self) -> bool:
+    def isatty(self):
         return True
 
 

@@ -2,8 +2,6 @@
 
 import dataclasses
 import math
-from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 
@@ -11,27 +9,26 @@ from tacit.privacy.budget import Relation
 from tacit.privacy.errors import CheckFailed
 from tacit.privacy.local import report
 from tacit.privacy.standard import ClippedSum
-from tacit.privacy.statistic import Block, Floats, Statistic
-from tacit.testing.check_agent import Outcome
+from tacit.privacy.statistic import Block, Floats
 from tacit.testing.recording import RecordingCurator, require_same
 from tacit.testing.release_noise import Flips
 from tacit.testing.sample_users import block_of_strangers, some_rows
 from tests.own_path import noise_statistics as tests
 from tests.own_path import rules as own
 from tests.own_path import runs as real
-from tests.own_path.rules import Answer, Ints, answers_of, misfit, not_drawn
+from tests.own_path.rules import answers_of, misfit, not_drawn
 
 _NAME = "real noise"
 
 
-def noise_outcomes(trial: real.RealTrial) -> list[Outcome]:
+def noise_outcomes(trial):
     """Real runs on the same users, again and again; or reports of devices."""
     return _reports(trial) if trial.privacy.local else _releases(trial)
 
 
-def _releases(trial: real.RealTrial) -> list[Outcome]:
+def _releases(trial):
     wrong, runs = list[str](), list[Floats]()
-    whole: dict[float, list[Ints]] = {}
+    whole = {}
     for answers in (some for run in trial.played for some in run.by_agent()):
         runs.append(real.stacked(answers))
         for a in answers:
@@ -41,9 +38,7 @@ def _releases(trial: real.RealTrial) -> list[Outcome]:
     return _judged(trial, wrong, runs, whole)
 
 
-def _judged(
-    trial: real.RealTrial, wrong: list[str], runs: list[Floats], whole: dict[float, list[Ints]]
-) -> list[Outcome]:
+def _judged(trial, wrong, runs, whole):
     """Law, grid and sharing of noise, run by run, and of whole numbers by their scale."""
     law = trial.law
     wrong = wrong + tests.law_wrong(np.concatenate(runs), law, 1e-4, "all of it")
@@ -55,7 +50,7 @@ def _judged(
     return [real.judged(f"{_NAME}: {name}", words) for name, words in found.items()]
 
 
-def _reports(trial: real.RealTrial) -> list[Outcome]:
+def _reports(trial):
     """Each report by itself, and their sum in the release."""
     privacy, agent, pool = trial.privacy, trial.make(), trial.pool
     with RecordingCurator().open() as recorder:
@@ -85,7 +80,7 @@ def _reports(trial: real.RealTrial) -> list[Outcome]:
     return _judged(trial, wrong, runs, {scale: whole})
 
 
-def report_scale(trial: real.RealTrial, statistic: Statistic) -> tuple[float, float]:
+def report_scale(trial, statistic):
     """The grid of a report, and the scale of its noise in steps, by our own rules."""
     relation, norm, privacy = Relation.REPLACE_ONE, trial.privacy.norm, trial.privacy
     cost = own.episode_limit(privacy) ** (1.0 / trial.power)
@@ -93,7 +88,7 @@ def report_scale(trial: real.RealTrial, statistic: Statistic) -> tuple[float, fl
     return step, own.apart(statistic, relation, norm, step) / cost
 
 
-def _sums(recorder: RecordingCurator, trial: real.RealTrial) -> list[str]:
+def _sums(recorder, trial):
     """A release is the sum of the reports that came, unbiased."""
     found = []
     for place, record in enumerate(p for p in recorder.records if p.stream is None):
@@ -114,7 +109,7 @@ def _sums(recorder: RecordingCurator, trial: real.RealTrial) -> list[str]:
 _CHUNKS, _MANY = 1100, 120
 
 
-def release_outcomes(trial: real.RealTrial) -> list[Outcome]:
+def release_outcomes(trial):
     """Sums, scales and accounts by our own rules; and what can be seen of real agents."""
     if trial.privacy.local:
         return []
@@ -124,9 +119,7 @@ def release_outcomes(trial: real.RealTrial) -> list[Outcome]:
     return [real.judged("release", wrong), real.judged("real flow", _flow(trial))]
 
 
-def _asked(
-    privacy: Any, blocks: list[Block], ask: Callable[[Any, list[int]], None]
-) -> tuple[list[Answer], list[str]]:
+def _asked(privacy, blocks, ask):
     """What a fresh curator answers, and what our own rules say against it."""
     with RecordingCurator().open() as recorder, real.drawing() as draws:
         curator = privacy.curator()
@@ -143,18 +136,18 @@ def _asked(
     return answers, found
 
 
-def _alone(trial: real.RealTrial, **changes: Any) -> Any:
+def _alone(trial, **changes):
     """The model for users who come once."""
     return dataclasses.replace(trial.privacy, episodes_per_user=1, disjoint=False, **changes)
 
 
-def _chunks(trial: real.RealTrial, relation: Relation) -> list[str]:
+def _chunks(trial, relation):
     """Blocks of several chunks and of few users, asked for a part of their budget and the rest."""
     privacy, pool = _alone(trial, relation=relation), trial.pool
     statistic = trial.played[0].answers[0].record.statistic
     rows = [np.arange(n) % pool.users for n in (_CHUNKS, 40, 3)]
 
-    def ask(curator: Any, numbers: list[int]) -> None:
+    def ask(curator, numbers):
         for block in numbers:
             if not privacy.pure:
                 curator.release(statistic, block=block, mu=0.6 * privacy.budget.mu)
@@ -164,14 +157,14 @@ def _chunks(trial: real.RealTrial, relation: Relation) -> list[str]:
     return [f"{relation.value}: {w}" for w in wrong]
 
 
-def _sized(trial: real.RealTrial, size: int) -> list[str]:
+def _sized(trial, size):
     """Small releases, again and again, or large ones, twice; without a delta of new blocks."""
     privacy, law = _alone(trial), trial.law
     times = _MANY if size < 10 else 2
     block = Block(2, {"values": np.random.default_rng(2).uniform(-0.01, 0.01, (2, size))})
     mu = None if privacy.pure else math.sqrt(own.episode_limit(privacy) * 0.9 / times)
 
-    def ask(curator: Any, numbers: list[int]) -> None:
+    def ask(curator, numbers):
         for number in numbers * (1 if privacy.pure else times):
             curator.release(ClippedSum(size), block=number, mu=mu)
 
@@ -185,7 +178,7 @@ def _sized(trial: real.RealTrial, size: int) -> list[str]:
     return wrong
 
 
-def _flow(trial: real.RealTrial) -> list[str]:
+def _flow(trial):
     """The same releases and other users: everything that can be seen is the same."""
     plain, first = trial.trial, trial.trial.first
     rng, seen = plain.rng(31), []

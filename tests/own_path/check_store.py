@@ -14,7 +14,6 @@ import stat
 import tempfile
 from decimal import Decimal
 from fractions import Fraction
-from typing import Any
 from unittest import mock
 
 import numpy as np
@@ -24,23 +23,23 @@ from tacit.privacy.errors import BudgetExceeded, CheckFailed
 from tacit.privacy.standard import ClippedSum
 from tacit.privacy.statistic import Block
 from tacit.store import ledger
-from tacit.testing.check_agent import Outcome, check_ledger
+from tacit.testing.check_agent import check_ledger
 from tacit.testing.recording import RecordingCurator
 from tests.own_path import noise_statistics as tests
 from tests.own_path import rules as own
 from tests.own_path import runs as real
-from tests.own_path.check_sampler import in_child
+from tests.own_path.check_entropy import in_child
 from tests.own_path.rules import answers_of
 
 
-def store_outcomes(trial: real.RealTrial) -> list[Outcome]:
+def store_outcomes(trial):
     """People, and stores that are opened again."""
     wrong = [w for name, options in trial.models for w in _people(trial, name, options)]
     opened = _opened(trial) if trial.privacy.joint else []
     return [real.judged("people", wrong), real.judged("store", opened)]
 
 
-def _people(trial: real.RealTrial, name: str, options: dict[str, Any]) -> list[str]:
+def _people(trial, name, options):
     """In silence: the rows are summed that the declared rule counts, after an opening too."""
     pool, path = trial.pool, trial.folder("people") / "run.db"
     ids, at = real.mixed_ids(pool.users, pool.users, 1), 0
@@ -63,7 +62,7 @@ def _people(trial: real.RealTrial, name: str, options: dict[str, Any]) -> list[s
     return [f"{name}: other rows count than the first of everybody"] if wrong else []
 
 
-def _opened(trial: real.RealTrial) -> list[str]:
+def _opened(trial):
     """A store that is opened again, copied, forked and read by others."""
     path, pool, found = trial.folder("store") / "run.db", trial.pool, list[str]()
     agent = trial.make(store=path)
@@ -105,11 +104,11 @@ def _opened(trial: real.RealTrial) -> list[str]:
     return found
 
 
-def _forked(trial: real.RealTrial) -> list[str]:
+def _forked(trial):
     """A child refuses to go on with its parent's agent."""
     agent = trial.make()
 
-    def learn() -> bytes:
+    def learn():
         try:
             real.serve(agent, trial.pool, stop=agent.block_users)
         except Exception as error:
@@ -123,7 +122,7 @@ def _forked(trial: real.RealTrial) -> list[str]:
 _BUDGETS = ((1.0, 1e-6), (0.1, 1e-3), (0.3, 1e-9), (4.0, 1e-5), (12.0, 1e-12))
 
 
-def accounts_outcomes(trial: real.RealTrial) -> list[Outcome]:
+def accounts_outcomes(trial):
     """Budgets to mu and back, groups, several asks, and this agent's ledger."""
     wrong = _conversions(trial)
     if trial.privacy.joint:
@@ -131,7 +130,7 @@ def accounts_outcomes(trial: real.RealTrial) -> list[Outcome]:
     return [real.judged("accounts", wrong)]
 
 
-def _conversions(trial: real.RealTrial) -> list[str]:
+def _conversions(trial):
     found, privacy, mine = [], trial.privacy, own.episode_limit(trial.privacy)
     for epsilon, delta in dict.fromkeys(((privacy.epsilon, privacy.delta), *_BUDGETS)):
         if delta == 0.0:
@@ -160,7 +159,7 @@ def _conversions(trial: real.RealTrial) -> list[str]:
     return found
 
 
-def _several(trial: real.RealTrial) -> list[str]:
+def _several(trial):
     """Asks of one block add up, tiny ones count, and more than there is is refused."""
     privacy, limit, statistic = trial.privacy, own.episode_limit(trial.privacy), ClippedSum(1)
     data, curator, found = Block(3, {"values": np.full((3, 1), 0.5)}), privacy.curator(), []
@@ -173,7 +172,7 @@ def _several(trial: real.RealTrial) -> list[str]:
         if curator._spent[block] <= before:
             found.append(f"a release of mu {mu} cost nothing")
         before = curator._spent[block]
-    due = Fraction(limit) if privacy.pure else own.exact_sum(costs, 2)  # type: ignore[arg-type]
+    due = Fraction(limit) if privacy.pure else own.exact_sum(costs, 2)
     # Each cost is a float: half a unit in the last place.
     if not due * (1 - Fraction(1, 2**50)) <= before <= due * (1 + Fraction(1, 2**50)):
         found.append(f"asks that cost {float(due)!r} together are {float(before)!r} on the account")
@@ -188,7 +187,7 @@ def _several(trial: real.RealTrial) -> list[str]:
     return found
 
 
-def _ledger(trial: real.RealTrial) -> list[str]:
+def _ledger(trial):
     """Every release of a run is on the ledger, for what it really cost."""
     run = trial.play()
     limit, found, agent = own.episode_limit(trial.privacy), list[str](), run.agents[0]
@@ -210,7 +209,7 @@ def _ledger(trial: real.RealTrial) -> list[str]:
     return found + ledger.verify(agent.store)
 
 
-def words_outcomes(trial: real.RealTrial) -> list[Outcome]:
+def words_outcomes(trial):
     """Of a fresh agent, of one that ran, and of other numbers of episodes."""
     wrong = []
     for name, options in trial.models:
@@ -227,7 +226,7 @@ def words_outcomes(trial: real.RealTrial) -> list[Outcome]:
     return [real.judged("words", wrong)]
 
 
-def _said(guarantee: Any, privacy: Any) -> list[str]:
+def _said(guarantee, privacy):
     found, g = [], privacy.episodes_per_user
     bits = bool(privacy.reports_bits)
     delta = 0.0 if privacy.local and privacy.needs_l1 else privacy.delta
@@ -258,7 +257,7 @@ def _said(guarantee: Any, privacy: Any) -> list[str]:
     return found + _text(guarantee, privacy, g)
 
 
-def _text(guarantee: Any, privacy: Any, g: int) -> list[str]:
+def _text(guarantee, privacy, g):
     found, text = [], str(guarantee)
     numbers = re.search(r"\(([0-9.e+-]+), ([0-9.e+-]+)\)-", text)
     printed = tuple(float(n) for n in numbers.groups()) if numbers else (0.0, 0.0)
@@ -288,7 +287,7 @@ def _text(guarantee: Any, privacy: Any, g: int) -> list[str]:
     return found
 
 
-def _recorded(guarantee: Any, answers: list[Any]) -> list[str]:
+def _recorded(guarantee, answers):
     """What it says of unit and mechanism is what was recorded of a run."""
     found = []
     for a in answers:

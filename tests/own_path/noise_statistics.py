@@ -17,18 +17,14 @@ sign, hardly ever do by chance.
 """
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any, Literal, TypeAlias
+from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import bdtr, bdtrc, gammaincc, gammainccinv, gammaincinv, ndtr, ndtri, pdtrc
 
-from tacit.privacy.statistic import Floats
-
-Law: TypeAlias = Literal["normal", "laplace", "sum of laplace"]
+Law = Literal["normal", "laplace", "sum of laplace"]
 
 # Grids and floats: by how much sizes may be off.
 _SLACK = 2e-3
@@ -52,25 +48,25 @@ class Tally:
     values: int = 0
     total: float = 0.0
 
-    def add(self, noise: Floats) -> None:
+    def add(self, noise):
         """Counts values that have the claimed scale as their unit."""
         self.values += noise.size
         size = np.abs(noise).sum() if self.law == "laplace" else noise @ noise
         self.total += float(size)
 
     @property
-    def ratio(self) -> float:
+    def ratio(self):
         """Measured over claimed variance."""
         ratio = self.total / max(self.values, 1)
         return ratio**2 if self.law == "laplace" else ratio
 
-    def wrong(self, alarm: float = ALARM) -> bool:
+    def wrong(self, alarm=ALARM):
         """Whether that is too small or too large, but for the chance of a false alarm."""
         low, high = _limits(self.law, np.array([self.values]), alarm)
         return not low[0] * (1.0 - _SLACK) <= self.total <= high[0] * (1.0 + _SLACK)
 
 
-def _below(law: Law, values: Floats) -> Floats:
+def _below(law, values):
     """With which probability noise is below."""
     if law == "laplace":
         tail = 0.5 * np.exp(-np.abs(values))
@@ -78,7 +74,7 @@ def _below(law: Law, values: Floats) -> Floats:
     return np.asarray(ndtr(values), dtype=np.float64)
 
 
-def _limits(law: Law, values: NDArray[Any], alarm: float) -> tuple[Floats, Floats]:
+def _limits(law, values, alarm):
     """Between what a tally lies but for the chance of a false alarm."""
     if law == "sum of laplace":
         # Between a Laplace variable's and a normal one's: squares have a variance of 5 at most.
@@ -89,12 +85,12 @@ def _limits(law: Law, values: NDArray[Any], alarm: float) -> tuple[Floats, Float
     return low, unit * gammainccinv(shape, alarm / 2.0)
 
 
-def _width(count: int) -> float:
+def _width(count):
     """Hoeffding: so many fair coins add up to more with a probability of ``ALARM``."""
     return math.sqrt(2.0 * count * math.log(2.0 / ALARM))
 
 
-def law_wrong(values: Floats, law: Law, blur: float, what: str) -> list[str]:
+def law_wrong(values, law, blur, what):
     """Size, shape and tails of values in units of their scale, each off by ``blur`` at most."""
     n, tally, found = values.size, Tally(law), list[str]()
     tally.add(values)
@@ -106,7 +102,7 @@ def law_wrong(values: Floats, law: Law, blur: float, what: str) -> list[str]:
     return found + [f"{what}: {words}" for words in tails_wrong(values, law, blur)]
 
 
-def distance_wrong(values: Floats, law: Law, blur: float) -> list[str]:
+def distance_wrong(values, law, blur):
     """The Kolmogorov-Smirnov distance; densities are at most 1/2."""
     n, below = values.size, _below(law, np.sort(values))
     above = float((np.arange(1, n + 1) / n - below).max())
@@ -116,7 +112,7 @@ def distance_wrong(values: Floats, law: Law, blur: float) -> list[str]:
     return [f"{words}, {allowed:.3f} is chance"] if gap > allowed else []
 
 
-def tails_wrong(values: Floats, law: Law, blur: float) -> list[str]:
+def tails_wrong(values, law, blur):
     """How many values are far out, at least and at most; the first threshold that is wrong."""
     n, sizes = values.size, np.abs(values)
     for threshold in _TAILS:
@@ -129,7 +125,7 @@ def tails_wrong(values: Floats, law: Law, blur: float) -> list[str]:
     return []
 
 
-def bits_wrong(steps: NDArray[np.int64], scale: float, what: str) -> list[str]:
+def bits_wrong(steps, scale, what):
     """Signs are even, and so are low bits where the scale is far above them."""
     n, found = steps.size, []
     if n < 100:
@@ -152,10 +148,10 @@ def bits_wrong(steps: NDArray[np.int64], scale: float, what: str) -> list[str]:
     return found
 
 
-def shared_wrong(runs: Sequence[Floats], law: Law) -> list[str]:
+def shared_wrong(runs, law):
     """Where one long vector per run has parts that tell of one another, or of another run's."""
     coins = [_coins(values, law) for values in runs]
-    found: list[str] = []
+    found = []
     for k in _LAGS if sum(r.size for r in runs) < 100_000 else _FEW_LAGS:
         pairs = [c[:, : c.shape[1] - k] * c[:, k:] for c in coins if c.shape[1] > k]
         found += _uneven(pairs, f"entries {k} apart")
@@ -169,14 +165,14 @@ def shared_wrong(runs: Sequence[Floats], law: Law) -> list[str]:
     return found[:4] + _projected(runs, coins, law)[:4]
 
 
-def _coins(values: Floats, law: Law) -> NDArray[np.int8]:
+def _coins(values, law):
     """Signs, sizes above the median, and their product, as fair coins."""
     sign = np.where(values > 0.0, 1, -1).astype(np.int8)
     large = np.where(np.abs(values) > _MEDIANS[law], 1, -1).astype(np.int8)
     return np.stack([sign, large, sign * large])
 
 
-def _uneven(pairs: Sequence[NDArray[np.int8]], what: str) -> list[str]:
+def _uneven(pairs, what):
     count = sum(p.shape[1] for p in pairs)
     if not count:
         return []
@@ -188,7 +184,7 @@ def _uneven(pairs: Sequence[NDArray[np.int8]], what: str) -> list[str]:
     ]
 
 
-def _projected(runs: Sequence[Floats], coins: Sequence[NDArray[np.int8]], law: Law) -> list[str]:
+def _projected(runs, coins, law):
     """The variance of everything in many directions, of values, signs and sizes."""
     longest, rng = max((r.size for r in runs), default=0), np.random.default_rng(5)
     unit, found = math.sqrt(2.0) if law == "laplace" else 1.0, []
@@ -214,7 +210,7 @@ def _projected(runs: Sequence[Floats], coins: Sequence[NDArray[np.int8]], law: L
     return found
 
 
-def repeats_wrong(runs: Sequence[NDArray[np.int64]], scale: float, law: Law) -> list[str]:
+def repeats_wrong(runs, scale, law):
     """Neighbours that come again, in any place, with either sign; and too many single repeats."""
     chance = 0.5 / scale if law == "laplace" else 1.0 / (math.sqrt(math.pi) * scale)
     found = []

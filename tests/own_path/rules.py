@@ -8,54 +8,51 @@ import dataclasses
 import functools
 import math
 from collections import Counter
-from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from decimal import Decimal, localcontext
 from fractions import Fraction
-from typing import Any, Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tacit.privacy.budget import Relation
-from tacit.privacy.curator import Curator, JointCurator, Stream
+from tacit.privacy.curator import JointCurator
 from tacit.privacy.noise import Noise
-from tacit.privacy.statistic import Block, Bools, Floats, Statistic
-from tacit.testing.recording import RecordingCurator, ReleaseRecord
+from tacit.privacy.statistic import Floats
+from tacit.testing.recording import ReleaseRecord
 
-Ints: TypeAlias = NDArray[np.int64]
-Norm: TypeAlias = Literal["l1", "l2"]
+Ints = NDArray[np.int64]
 
 _CHUNK, _ADDITIONS = 512, 2**17
 # Adding up a chunk in floats, in parts of a user's length.
 _SUMMING = 2.0**-18
 
 
-def declared(statistic: Statistic, relation: Relation, norm: Norm) -> float:
+def declared(statistic, relation, norm):
     """A declared sensitivity."""
     bound = statistic.l2(relation) if norm == "l2" else statistic.l1(relation)
     return math.nan if bound is None else float(bound)
 
 
-def spread(size: int, norm: Norm) -> float:
+def spread(size, norm):
     """How far rounding moves a vector, in steps."""
     return math.sqrt(size) if norm == "l2" else float(size)
 
 
-def step_of(statistic: Statistic, norm: Norm) -> float:
+def step_of(statistic, norm):
     """The largest power of two g with g sqrt(n) <= 0.0001 D."""
     most = 1e-4 * declared(statistic, Relation.ZERO_OUT, norm)
     most /= spread(statistic.layout.size, norm)
     return math.ldexp(1.0, math.frexp(most)[1] - 1)
 
 
-def apart(statistic: Statistic, relation: Relation, norm: Norm, step: float) -> float:
+def apart(statistic, relation, norm, step):
     """How far two neighbours' sums are apart at most, in steps."""
     zero, moved = declared(statistic, Relation.ZERO_OUT, norm), declared(statistic, relation, norm)
     return (moved + _SUMMING * zero) / step + spread(statistic.layout.size, norm)
 
 
-def total_of(statistic: Statistic, raw: Block, step: float) -> tuple[Ints, Bools]:
+def total_of(statistic, raw, step):
     """The sum in whole steps, and where floats leave its rounding open."""
     size, vectors = statistic.layout.size, statistic.contributions(raw)
     total, is_open = np.zeros(size, dtype=np.int64), np.zeros(size, dtype=bool)
@@ -69,14 +66,12 @@ def total_of(statistic: Statistic, raw: Block, step: float) -> tuple[Ints, Bools
     return total, is_open
 
 
-def counted(
-    ids: Sequence[Sequence[Hashable]], most: int, once_per_block: bool
-) -> list[NDArray[np.bool_]]:
+def counted(ids, most, once_per_block):
     """Which rows of which block count: the first ``most`` episodes of everybody."""
-    seen: Counter[Hashable] = Counter()
+    seen = Counter()
     kept = []
     for block in ids:
-        here: set[Hashable] = set()
+        here = set()
         rows = []
         for who in block:
             # 7 and "7" are one person.
@@ -91,7 +86,7 @@ def counted(
 # An accountant of our own: the Gaussian hockey-stick in sixty digits.
 
 
-def _upper(t: Decimal) -> Decimal:
+def _upper(t):
     """P(Z > t), by the series of the error function or, far out, a continued fraction."""
     if t < 0:
         return 1 - _upper(-t)
@@ -115,7 +110,7 @@ def _upper(t: Decimal) -> Decimal:
 _PI = Decimal("3.14159265358979323846264338327950288419716939937510582097494459230781640628620899")
 
 
-def hockey_stick(mu: float, epsilon: float) -> Decimal:
+def hockey_stick(mu, epsilon):
     """The smallest delta of a mu-Gaussian-DP mechanism at an epsilon, to about forty digits."""
     with localcontext() as context:
         context.prec = 70
@@ -124,7 +119,7 @@ def hockey_stick(mu: float, epsilon: float) -> Decimal:
 
 
 @functools.lru_cache(maxsize=64)
-def largest_mu(epsilon: float, delta: float) -> float:
+def largest_mu(epsilon, delta):
     """The largest mu whose delta is not above this one, to twelve digits."""
     low, high, wanted = 0.0, 20.0 + 2.0 * math.sqrt(epsilon), Decimal(delta)
     while high - low > 1e-13 * high:
@@ -136,7 +131,7 @@ def largest_mu(epsilon: float, delta: float) -> float:
     return low
 
 
-def episode_limit(privacy: Any) -> float:
+def episode_limit(privacy):
     """What the releases about one episode may cost together: mu^2, or epsilon if pure.
 
     A user has g episodes. If they may meet in one release, their moves add up there, which is g^2
@@ -149,7 +144,7 @@ def episode_limit(privacy: Any) -> float:
     return largest_mu(privacy.epsilon, privacy.delta) ** 2 / (g if alone else g * g)
 
 
-def exact_sum(costs: Iterable[float], power: int) -> Fraction:
+def exact_sum(costs, power):
     """Sum of costs to a power, without rounding."""
     return sum((Fraction(cost) ** power for cost in costs), Fraction(0))
 
@@ -191,13 +186,13 @@ class Answer:
     step: float = 1.0
 
 
-def answers_of(recorder: RecordingCurator, draws: Sequence[Draw]) -> list[Answer]:
+def answers_of(recorder, draws):
     """All releases of joint curators; each must have had one draw of its own."""
     records = [p for p in recorder.records if isinstance(p.curator, JointCurator)]
     drawn = dict(zip(map(id, records), draws, strict=False))
-    found: list[Answer] = []
-    streams: dict[Curator[Any], list[tuple[int, ReleaseRecord]]] = {}
-    places: dict[Curator[Any], int] = {}
+    found = []
+    streams = {}
+    places = {}
     for record in records:
         place = places.setdefault(record.curator, 0)
         places[record.curator] += 1
@@ -217,9 +212,7 @@ def answers_of(recorder: RecordingCurator, draws: Sequence[Draw]) -> list[Answer
     return sorted(found, key=lambda a: order[id(a.record)])
 
 
-def _plain(
-    recorder: RecordingCurator, record: ReleaseRecord, place: int, draw: Draw | None
-) -> Answer:
+def _plain(recorder, record, place, draw):
     """One release of one block."""
     statistic, curator, where = record.statistic, record.curator, f"release {place}"
     assert isinstance(curator, JointCurator)
@@ -245,7 +238,7 @@ def _plain(
     return Answer(record, place, noise, far / cost, draw, {block: far / asked}, (*wrong,), step)
 
 
-def misfit(where: str, draw: Draw, demanded: float, pure: bool) -> list[str]:
+def misfit(where, draw, demanded, pure):
     """Whether noise of another scale or law was asked for than sensitivity and cost demand."""
     found, ratio = [], draw.scale / demanded
     if not 1.0 - _TIGHT <= ratio <= 1.0 + _WASTE:
@@ -256,7 +249,7 @@ def misfit(where: str, draw: Draw, demanded: float, pure: bool) -> list[str]:
     return found
 
 
-def not_drawn(where: str, noise: Floats, draw: Draw, is_open: Bools) -> list[str]:
+def not_drawn(where, noise, draw, is_open):
     """Whether what was released is not our own sum plus what was drawn."""
     if draw.values.shape != noise.shape:
         return [f"{where} has {noise.size} entries and drew {draw.values.size} numbers"]
@@ -265,12 +258,7 @@ def not_drawn(where: str, noise: Floats, draw: Draw, is_open: Bools) -> list[str
     return [f"{where} {words} entries"] if off.any() else []
 
 
-def _streamed(
-    recorder: RecordingCurator,
-    stream: Stream,
-    some: list[tuple[int, ReleaseRecord]],
-    draws: list[Any],
-) -> list[Answer]:
+def _streamed(recorder, stream, some, draws):
     """The releases of a running sum, through the inverse of what its counter does to noise.
 
     What is published is A x + M z, z being what was drawn; M is found by playing single numbers
@@ -312,18 +300,18 @@ def _streamed(
 class _Impulse(Noise):
     """Draws zeros, and in one place a number of a thousand times its scale."""
 
-    def __init__(self, place: int) -> None:
+    def __init__(self, place):
         super().__init__()
         self._left, self.size = place, 1.0
 
-    def steps(self, pure: bool, scale: float, count: int) -> Ints:
+    def steps(self, pure, scale, count):
         self._left -= 1
         if self._left == -1:
             self.size = math.floor(1024.0 * scale)
         return np.full(count, self.size if self._left == -1 else 0.0).astype(np.int64)
 
 
-def _responses(stream: Stream, releases: int) -> Floats:
+def _responses(stream, releases):
     """M: how much of each draw is in each release, by the counter's own code."""
     columns = []
     # Of the same size: binary places may depend on it.

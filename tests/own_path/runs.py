@@ -8,30 +8,25 @@ import contextlib
 import dataclasses
 import random
 import sys
-from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
-from pathlib import Path
 from typing import Any
 from unittest import mock
 
 import numpy as np
 
 import tacit
-from tacit.privacy.curator import Curator
 from tacit.privacy.errors import CheckFailed
 from tacit.privacy.local import report
 from tacit.privacy.noise import Noise
-from tacit.privacy.statistic import Block, Floats
 from tacit.testing.check_agent import Outcome
 from tacit.testing.recording import RecordingCurator, Trial, frozen_clock
 from tacit.testing.sample_users import joined, of_version, raw_block
-from tests.own_path.noise_statistics import Law
-from tests.own_path.rules import Answer, Draw, Ints, answers_of
+from tests.own_path.rules import Draw, answers_of
 
 
 @contextlib.contextmanager
-def frozen_world() -> Iterator[None]:
+def frozen_world():
     """Clocks stand still, and shared generators have a known seed; afterwards all is as before.
 
     Those are the clocks of :mod:`time` and the generators of NumPy, of :mod:`random` and of
@@ -54,22 +49,19 @@ def frozen_world() -> Iterator[None]:
             torch.set_rng_state(torch_state)
 
 
-Ids = Sequence[int | str] | None
-
-
-def judged(name: str, wrong: Sequence[str]) -> Outcome:
+def judged(name, wrong):
     """The first findings as a verdict."""
     some = "; ".join([*dict.fromkeys(wrong)][:3])
     return Outcome(name, None, CheckFailed(f"{name}: {some}") if wrong else None)
 
 
 @contextlib.contextmanager
-def drawing(quiet: bool = False) -> Iterator[list[Draw]]:
+def drawing(quiet=False):
     """Writes down all that sources draw meanwhile; zeros, if it is to be quiet."""
-    draws: list[Draw] = []
+    draws = []
     original = Noise.steps
 
-    def steps(self: Noise, pure: bool, scale: float, count: int) -> Ints:
+    def steps(self, pure, scale, count):
         values = np.zeros(count, np.int64) if quiet else original(self, pure, scale, count)
         draws.append(Draw(bool(pure), float(scale), np.array(values)))
         return values
@@ -87,19 +79,19 @@ class RealRun:
     draws: list[Draw]
 
     @cached_property
-    def answers(self) -> list[Answer]:
+    def answers(self):
         """All releases of joint curators, in their order."""
         return answers_of(self.recorder, self.draws)
 
-    def by_agent(self) -> list[list[Answer]]:
+    def by_agent(self):
         """Those of each of them."""
-        found: dict[Curator[Any], list[Answer]] = {}
+        found = {}
         for answer in self.answers:
             found.setdefault(answer.record.curator, []).append(answer)
         return list(found.values())
 
 
-def serve(agent: Any, pool: Block, ids: Ids = None, start: int = 0, stop: int | None = None) -> int:
+def serve(agent, pool, ids=None, start=0, stop=None):
     """Gives an agent users of a pool, block by block; returns where it stopped."""
     stop = pool.users if stop is None else stop
     while start < stop and agent.block_users > 0:
@@ -125,26 +117,26 @@ class RealTrial:
     quick: bool = False
     runs: int = 0
 
-    def __post_init__(self) -> None:
+    def __post_init__(self):
         self.runs = self.runs or (60 if self.quick else 800)
-        self.privacy: Any = self.trial.privacy
-        self.law: Law = "laplace" if self.privacy.needs_l1 else "normal"
+        self.privacy = self.trial.privacy
+        self.law = "laplace" if self.privacy.needs_l1 else "normal"
         self.power = 1 if self.privacy.needs_l1 else 2
         # Now: not while somebody watches.
         self.pool = self._pool()
 
-    def make(self, **options: Any) -> Any:
+    def make(self, **options):
         """An agent with real noise."""
         return self.trial.make(real=True, **options)
 
-    def folder(self, name: str) -> Path:
+    def folder(self, name):
         """A fresh directory."""
         number = len([*self.trial.folder.iterdir()])
         path = self.trial.folder / f"{name}-{number}"
         path.mkdir(mode=0o700)
         return path
 
-    def _pool(self) -> Block:
+    def _pool(self):
         """Users whom the policies of a silent run served; in silence they come again."""
         if self.privacy.local:
             return joined(self.trial.first.blocks)
@@ -156,12 +148,10 @@ class RealTrial:
                 agent.learn(seen[-1])
         return joined(seen)
 
-    def play(
-        self, agents: int = 1, *, quiet: bool = False, ids: Ids = None, **more: Any
-    ) -> RealRun:
+    def play(self, agents=1, *, quiet=False, ids=None, **more):
         """Fresh agents that serve the pool in turns, block by block."""
         made, users = [self.make(**more) for _ in range(agents)], self.pool.users
-        places: dict[int, int] = {}
+        places = {}
         with RecordingCurator().open() as recorder, drawing(quiet) as draws:
             while any(places.get(k, 0) < users and a.block_users for k, a in enumerate(made)):
                 for k, agent in enumerate(made):
@@ -171,9 +161,9 @@ class RealTrial:
         return RealRun(made, recorder, draws)
 
     @cached_property
-    def played(self) -> list[RealRun]:
+    def played(self):
         """Many real runs on the same users, two at a time."""
-        found: list[RealRun] = []
+        found = []
         values = 0
         while len(found) < self.runs // 2 and values < 2_000_000:
             found.append(self.play(2))
@@ -181,9 +171,9 @@ class RealTrial:
         return found
 
     @cached_property
-    def models(self) -> list[tuple[str, dict[str, Any]]]:
+    def models(self):
         """The model as given, and for users with one or three episodes, disjoint or not."""
-        found: list[tuple[str, dict[str, Any]]] = [("as given", {})]
+        found = [("as given", {})]
         some = ((3, True),) if self.quick else ((1, False), (3, False), (3, True))
         for g, disjoint in some:
             more = {"disjoint": disjoint} if self.privacy.joint else {}
@@ -194,12 +184,12 @@ class RealTrial:
         return found
 
 
-def stacked(answers: Sequence[Answer]) -> Floats:
+def stacked(answers):
     """All noise of a run in one long vector, in units of its scale."""
     return np.concatenate([a.noise / a.scale for a in answers])
 
 
-def mixed_ids(users: int, people: int, seed: int = 0) -> list[Any]:
+def mixed_ids(users, people, seed=0):
     """Ids of people who return, also within a block; 7 and "7" are one of them, "a" and "A" two."""
     who = np.random.default_rng(seed).integers(0, max(1, people), users).tolist()
     kinds = (int, str, np.int64, "u{} ".format, "U{} ".format, "u{}".format, lambda n: -1 - n)
@@ -216,27 +206,27 @@ MODELS = {
 }
 
 
-def trial_of(folder: Path, privacy: Any = JOINT, runs: int = 20) -> RealTrial:
+def trial_of(folder, privacy=JOINT, runs=20):
     """UCBVI in a small world, with few runs."""
     world = tacit.tabular.riverswim(states=3, horizon=3)
     make = partial(tacit.UCBVI, privacy=privacy, schedule="fixed:size=20")
     return RealTrial(Trial(make, world, folder, users=60), quick=True, runs=runs)
 
 
-def failures(outcomes: list[Outcome]) -> dict[str, str]:
+def failures(outcomes):
     """What failed, and why."""
     return {o.name: str(o.failure) for o in outcomes if o.failure is not None}
 
 
 @contextlib.contextmanager
-def planted(owner: Any, name: str, change: Callable[..., Any]) -> Iterator[None]:
+def planted(owner, name, change):
     """A method or function whose result is changed: change(original, *arguments)."""
     original = owner.__dict__[name] if isinstance(owner, type) else getattr(owner, name)
     if isinstance(original, property):
-        new: Any = property(lambda self: change(original.fget, self))
+        new = property(lambda self: change(original.fget, self))
     else:
 
-        def new(*arguments: Any, **options: Any) -> Any:
+        def new(*arguments, **options):
             return change(original, *arguments, **options)
 
     with mock.patch.object(owner, name, new):

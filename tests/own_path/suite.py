@@ -1,21 +1,16 @@
 """All checks of the real path, one after the other."""
 
 import tempfile
-from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
-from tacit.core.world import World
-from tacit.testing.check_agent import Outcome
 from tacit.testing.recording import Trial
+from tests.own_path.check_entropy import entropy_outcomes
 from tests.own_path.check_noise import noise_outcomes, release_outcomes
-from tests.own_path.check_sampler import entropy_outcomes, sampler_outcomes
 from tests.own_path.check_store import accounts_outcomes, store_outcomes, words_outcomes
 from tests.own_path.runs import RealTrial, judged
 
 CHECKS = {
     "real noise": noise_outcomes,
-    "sampler": sampler_outcomes,
     "entropy": entropy_outcomes,
     "store": store_outcomes,
     "accounts": accounts_outcomes,
@@ -24,12 +19,10 @@ CHECKS = {
 }
 
 
-def real_outcomes(
-    make_agent: Callable[..., Any], world: World, *, quick: bool = False, **options: Any
-) -> Iterator[list[Outcome]]:
+def real_outcomes(make_agent, world, *, quick=False, **options):
     """The checks of the real path one by one, whatever they find; options are those of a trial."""
     with tempfile.TemporaryDirectory() as folder:
-        trial: RealTrial | None = None
+        trial = None
         for name, check in CHECKS.items():
             try:
                 if trial is None:

@@ -17,9 +17,9 @@ _ANCHOR = re.compile(r"(Alg\. \d+|Sec\. [\d.]+\d), lines? (\d+)(?: to (\d+))?")
 _START, _END = "<!-- lines of the paper -->", "<!-- end of lines -->"
 
 
-def anchors(name: str) -> dict[tuple[str, int], int]:
+def anchors(name):
     """The first line of the code, counted from 1, that names a line of an algorithm."""
-    found: dict[tuple[str, int], int] = {}
+    found = {}
     for number, line in enumerate((SOURCES / f"{name}.py").read_text().splitlines(), 1):
         for algorithm, first, last in _ANCHOR.findall(line):
             for of_paper in range(int(first), int(last or first) + 1):
@@ -27,7 +27,7 @@ def anchors(name: str) -> dict[tuple[str, int], int]:
     return found
 
 
-def table(name: str) -> str:
+def table(name):
     """The table of a page: where in the file each line of an algorithm is."""
     rows = ["| in the paper | line of the paper: line of the file |", "|---|---|"]
     found = sorted(anchors(name).items())
@@ -38,7 +38,7 @@ def table(name: str) -> str:
     return "\n".join(rows)
 
 
-def written(page: str, name: str) -> str:
+def written(page, name):
     """A page with its table as it should be."""
     before, _, rest = page.partition(_START)
     _, _, after = rest.partition(_END)

@@ -2,7 +2,6 @@
 
 import re
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -14,15 +13,12 @@ from tacit.tabular import TabularWorld
 MOVES = np.zeros((2, 2, 2))
 MOVES[:, 0, 0] = MOVES[:, 1, 1] = 1.0
 TABULAR = TabularWorld(MOVES, [[0.0, 0.2], [0.0, 1.0]], 2)
-ALL: list[tuple[Any, Any, str]] = [
-    (baselines.pucb, TABULAR, "joint"),
-    (baselines.ldp_ob, TABULAR, "local"),
-]
+ALL = [(baselines.pucb, TABULAR, "joint"), (baselines.ldp_ob, TABULAR, "local")]
 each = pytest.mark.parametrize(("run", "world", "model"), ALL, ids=["pucb", "ldp_ob"])
 
 
 @each
-def test_it_says_what_it_is_and_has_the_budget(run: Any, world: Any, model: str) -> None:
+def test_it_says_what_it_is_and_has_the_budget(run, world, model):
     found = run(world, episodes=200, epsilon=1.0, delta=1e-6)
     assert found.algorithm.endswith(", reconstructed")
     assert "reconstructed" in run.__doc__.partition("\n")[0]
@@ -40,7 +36,7 @@ def test_it_says_what_it_is_and_has_the_budget(run: Any, world: Any, model: str)
 
 
 @each
-def test_with_a_budget_without_end_it_learns(run: Any, world: Any, model: str) -> None:
+def test_with_a_budget_without_end_it_learns(run, world, model):
     episodes = 20_000
     found = run(world, episodes=episodes, epsilon=1e8, delta=1e-6)
     gain = found.optimal_value - world.baseline_value
@@ -49,12 +45,12 @@ def test_with_a_budget_without_end_it_learns(run: Any, world: Any, model: str) -
 
 
 @pytest.mark.parametrize("run", [baselines.pucb, baselines.ldp_ob])
-def test_without_delta_noise_is_that_of_laplace(run: Any) -> None:
+def test_without_delta_noise_is_that_of_laplace(run):
     found = run(TABULAR, episodes=100, epsilon=1.0)
     assert (found.guarantee.epsilon, found.guarantee.delta, found.guarantee.mu) == (1.0, 0.0, None)
 
 
-def test_nothing_but_papers_imports_them() -> None:
+def test_nothing_but_papers_imports_them():
     for path in Path(tacit.__file__).parent.rglob("*.py"):
         found = re.search(r"papers\.baselines import|papers import .*baselines", path.read_text())
         assert not found or path.parent.name == "papers", path

@@ -11,13 +11,13 @@ from tacit.privacy.budget import Budget
 K, H, S, A, D, EPS, DELTA, FAIL = 10_000, 5, 4, 3, 6, 2.0, 1e-5, 0.1
 
 
-def by_name(**changed) -> dict[str, tuple[float | None, float | None]]:
+def by_name(**changed):
     asked = {"episodes": K, "horizon": H, "states": S, "actions": A, "dimension": D}
     asked |= {"epsilon": EPS, "delta": DELTA, "failure": FAIL} | changed
     return {p.theorem: (p.printed, p.corrected) for p in promises(TheoremSizes(**asked))}
 
 
-def test_printed_tabular_theorems() -> None:
+def test_printed_tabular_theorems():
     found, T = by_name(), K * H
     log_k = math.log2(K)
     for model, root in (("joint", math.sqrt(8 * log_k**3)), ("local", math.sqrt(8 * K))):
@@ -30,7 +30,7 @@ def test_printed_tabular_theorems() -> None:
         assert found[f"Theorem 2, PRIVATE-UCB-VI, {model}"][0] == pytest.approx(vi)
 
 
-def test_printed_mixture_theorems() -> None:
+def test_printed_mixture_theorems():
     found, T, m = by_name(), K * H, 14
     t = H / EPS * math.sqrt(32 * m * math.log(4 * H / DELTA))
     width = math.sqrt(m) * (4 * math.sqrt(D) + math.sqrt(8 * math.log(8 * K * H / FAIL)))
@@ -45,7 +45,7 @@ def test_printed_mixture_theorems() -> None:
     assert found["Theorem 5.1, LinOpt-PO"][0] == pytest.approx(value + mirror)
 
 
-def test_corrected_tabular_theorems() -> None:
+def test_corrected_tabular_theorems():
     """Laplace noise beside Laplace noise: twice the sensitivity, so more than is printed."""
     found, T, cells = by_name(), K * H, H * (2 * S * A + S * S * A)
     p = FAIL / 3 / (cells * K)
@@ -65,7 +65,7 @@ def test_corrected_tabular_theorems() -> None:
         assert with_delta == pytest.approx(vi + S**2 * A * H**2 * 2 * width)
 
 
-def test_the_page_compares_pure_with_pure() -> None:
+def test_the_page_compares_pure_with_pure():
     """Of K H, with 10^6 users: 214 printed, 387 corrected; 18 is of another kind of privacy."""
     asked = TheoremSizes(10**6, 20, 6, 2, 10, epsilon=1.0, delta=1e-6)
     found = {p.theorem: p for p in promises(asked)}
@@ -79,7 +79,7 @@ def test_the_page_compares_pure_with_pure() -> None:
     assert len(pure) == 10
 
 
-def test_table_1_of_the_tabular_paper() -> None:
+def test_table_1_of_the_tabular_paper():
     found, T = by_name(), K * H
     joint, local = S**2 * A * H**3 / EPS, S**2 * A * math.sqrt(H**5 * T) / EPS
     for name, first in (("PO", S**2), ("VI", S)):
@@ -94,7 +94,7 @@ def test_table_1_of_the_tabular_paper() -> None:
     assert others == tuple(found[f"Table 1, PRIVATE-UCB-PO, {m}"] for m in ("joint", "local"))
 
 
-def test_linear_bounds_beside_each_other() -> None:
+def test_linear_bounds_beside_each_other():
     """At H = 20, d = 10, epsilon 1 what is printed is 68 times Ngo's bound, for every K."""
     for episodes in (100, 10**9):
         found = by_name(episodes=episodes, horizon=20, dimension=10, epsilon=1.0)
@@ -108,7 +108,7 @@ def test_linear_bounds_beside_each_other() -> None:
     assert found["conclusion"][0] == pytest.approx(last)
 
 
-def test_remarks_of_the_mixture_paper() -> None:
+def test_remarks_of_the_mixture_paper():
     """(4) and (5) by hand; norms up to H save sqrt(d) of the noise; local DP has order K^(3/4)."""
     found, T = by_name(), K * H
     private = math.log(H / DELTA) ** 0.25 / EPS**0.5 * D**1.75 * math.sqrt(T * H**4)
@@ -127,7 +127,7 @@ def test_remarks_of_the_mixture_paper() -> None:
 NORMS = "Remark 6.6, LinOpt-VI, |phi| <= H"
 
 
-def test_corrected_constants_promise_more_for_the_same_budget() -> None:
+def test_corrected_constants_promise_more_for_the_same_budget():
     found = by_name()
     for theorem, (printed, corrected) in found.items():
         assert (printed is None) == ("Gaussian noise" in theorem or "Remark 6.9" in theorem)

@@ -13,7 +13,7 @@ from tacit.privacy.budget import mu_from_budget
 from tacit.privacy.noise import Noise
 
 
-def small_world() -> LQWorld:
+def small_world():
     """Two states and a control, as Assumption 1 has it."""
     A, B = [[0.5, 0.1], [0.0, 0.4]], [[0.3], [0.2]]
     noise, start = 0.1, Ball(0.8, (0.0, 0.0), surface=True)
@@ -24,7 +24,7 @@ def small_world() -> LQWorld:
 class Wavering:
     """Regularizers of somebody's own."""
 
-    def __init__(self, sizes: paper.Sizes) -> None:
+    def __init__(self, sizes):
         rng, K, p = np.random.default_rng(2), sizes.episodes, sum(sizes.shape)
         self.levels = (paper.Level(0.3, 0.7, 0.1),)
         self.proof = Proof("nothing", None, "an example")
@@ -59,7 +59,7 @@ def cost_of(gains, theta, x, noise, Q, R):
     return total
 
 
-def test_algorithm_is_the_papers_text() -> None:
+def test_algorithm_is_the_papers_text():
     world, K, alpha, gamma = small_world(), 25, 0.2, 0.4
     Q, R, H, true = world.Q, world.R, world.horizon, world.theta
     cov, p, n = world.spec.noise_covariance, 3, 2
@@ -111,7 +111,7 @@ def test_algorithm_is_the_papers_text() -> None:
         np.testing.assert_allclose(learner.cross, cross, atol=1e-12)
 
 
-def test_anyone_can_bring_regularizers() -> None:
+def test_anyone_can_bring_regularizers():
     given = {"episodes": 30, "epsilon": 1.0, "delta": 1e-6}
     result = paper.private_ofu_rl(small_world(), regularizer=Wavering, **given)
     assert result.guarantee is None
@@ -120,7 +120,7 @@ def test_anyone_can_bring_regularizers() -> None:
 
 
 @pytest.mark.parametrize("printed", [True, False])
-def test_counters_are_the_papers_text(printed: bool) -> None:
+def test_counters_are_the_papers_text(printed):
     K, H, n, d, gamma, eps, delta, alpha = 20, 4, 2, 1, 0.5, 1.5, 1e-5, 0.1
     sizes = paper.Sizes(K, H, (n, d), eps, delta, alpha, printed, Noise(1))
     made = paper.private(sizes, gamma)
@@ -160,7 +160,7 @@ def test_counters_are_the_papers_text(printed: bool) -> None:
         np.testing.assert_allclose(Lk[k], s2 * total[6:], rtol=1e-9, atol=1e-12)
 
 
-def test_theorem_3_by_hand() -> None:
+def test_theorem_3_by_hand():
     """H = 4, K = 100, n = 2, d = 1, alpha = 0.1, (2, 1e-5); the cost falls like 1 / sqrt(eps)."""
     sizes = paper.Sizes(100, 4, (2, 1), 2.0, 1e-5, 0.1, True, Noise(0))
     exact, cost = paper.theorem_3(sizes)
@@ -172,7 +172,7 @@ def test_theorem_3_by_hand() -> None:
     assert paper.theorem_3(more)[1] == pytest.approx(cost / 2)
 
 
-def test_corrected_sets_hold_the_truth() -> None:
+def test_corrected_sets_hold_the_truth():
     """Theta_* in C_k and optimism in every episode of 2 runs, though the sets become small."""
     for seed in range(2):
         result = paper.private_ofu_rl(
@@ -185,7 +185,7 @@ def test_corrected_sets_hold_the_truth() -> None:
 
 
 @pytest.mark.parametrize(("gamma", "epsilon"), [(1e-6, 0.81), (0.5, 0.56), (1.0, 0.53)])
-def test_printed_guarantee(gamma: float, epsilon: float) -> None:
+def test_printed_guarantee(gamma, epsilon):
     """What docs/errata.md states for a claimed (1, 1e-6)."""
     given = {"episodes": 1024, "epsilon": 1.0, "delta": 1e-6, "gamma": gamma}
     sizes = paper.Sizes(1024, 5, (2, 1), 1.0, 1e-6, 0.1, True, Noise(0))
@@ -195,7 +195,7 @@ def test_printed_guarantee(gamma: float, epsilon: float) -> None:
     assert right.guarantee.epsilon == pytest.approx(1.0)
 
 
-def sums_of(H: int, gamma: float, x, gains, noise) -> tuple[np.ndarray, np.ndarray]:
+def sums_of(H, gamma, x, gains, noise):
     """What one user adds to both sums, by the run's own code; the system is x' = noise."""
     gram, cross = np.zeros((3, 3)), np.zeros((3, 2))
     start = np.stack([x, x]).astype(float)
@@ -205,7 +205,7 @@ def sums_of(H: int, gamma: float, x, gains, noise) -> tuple[np.ndarray, np.ndarr
 
 @pytest.mark.parametrize("printed", [True, False])
 @pytest.mark.parametrize("gamma", [0.3, 1.0])
-def test_no_two_users_are_farther_apart_than_is_accounted(gamma: float, printed: bool) -> None:
+def test_no_two_users_are_farther_apart_than_is_accounted(gamma, printed):
     """In units of the noise that is drawn; hostile ones included, who obey no assumption.
 
     Constant against alternating trajectories come within a fifth of the bound.
@@ -243,7 +243,7 @@ def test_no_two_users_are_farther_apart_than_is_accounted(gamma: float, printed:
         assert np.linalg.norm(C[2]) <= gamma * H * (1 + 1e-9)
     off_diagonal = ~np.eye(3, dtype=bool)
 
-    def mu(here, there) -> float:
+    def mu(here, there):
         G, C = here[0] - there[0], here[1] - there[1]
         total = (np.diag(G) ** 2).sum() + (G[off_diagonal] ** 2).sum() / (2 * off**2)
         return math.sqrt(4 * (total / one.gram**2 + (C**2).sum() / one.cross**2))  # 4 nodes

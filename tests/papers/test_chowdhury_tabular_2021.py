@@ -2,7 +2,6 @@
 
 import math
 from statistics import NormalDist
-from typing import Any
 
 import numpy as np
 import pytest
@@ -20,13 +19,13 @@ from tacit.tabular.simulate_loops import roll_out
 MAKERS = ("central", "local", "local-gaussian", "none")
 
 
-def small_world() -> TabularWorld:
+def small_world():
     """Two states, two actions, two steps; moves and rewards differ by the step."""
     moves = [[[[0.9, 0.1], [0.3, 0.7]], [[0.5, 0.5], [0.1, 0.9]]]] * 2
     return TabularWorld(np.array(moves), [[[0.1, 0.0], [0.3, 0.2]], [[0.1, 0.0], [0.4, 0.2]]], 2)
 
 
-def make_units(law: str, episodes: int, cells: int, seed: int) -> np.ndarray:
+def make_units(law, episodes, cells, seed):
     """The noise of a run, drawn as the run draws it."""
     noise, parts = Noise(seed), []
     for first in range(0, episodes, paper._CHUNK):
@@ -38,11 +37,11 @@ def make_units(law: str, episodes: int, cells: int, seed: int) -> np.ndarray:
 class Tree:
     """Counters of Section 5.1: noisy P-sums of nodes, each drawn once, and their prefix sums."""
 
-    def __init__(self) -> None:
-        self.leaves: list[np.ndarray] = []
-        self.nodes: dict[tuple[int, int], np.ndarray] = {}
+    def __init__(self):
+        self.leaves = []
+        self.nodes = {}
 
-    def insert(self, leaf: np.ndarray, noise: np.ndarray) -> np.ndarray:
+    def insert(self, leaf, noise):
         self.leaves.append(leaf)
         total, end = np.zeros(len(leaf)), len(self.leaves)
         while end > 0:  # the nodes that cover [1, t], from the right
@@ -54,7 +53,7 @@ class Tree:
         return total
 
 
-def corrected_noise(which: str, H: int, K: int, eps: float, delta: float, share: float):
+def corrected_noise(which, H, K, eps, delta, share):
     """Law, scale and precisions by hand: 6H in L1 and in squared L2, m nodes, Chernoff's bound."""
     m, quantile, log = (
         math.ceil(math.log2(K)),
@@ -78,9 +77,7 @@ def corrected_noise(which: str, H: int, K: int, eps: float, delta: float, share:
     return "gaussian", size, [size * math.sqrt(k) * quantile for k in range(K)]
 
 
-def transcribed(
-    world: Any, vi: bool, K: int, eps: float, delta: float, which: str, seed: int, printed: bool
-):
+def transcribed(world, vi, K, eps, delta, which, seed, printed):
     """Algorithms 1 and 2 in plain loops; h, k, s, a count from 0."""
     model = world.model
     H, S, A = model.horizon, model.states, model.actions
@@ -184,9 +181,7 @@ def transcribed(
         (paper.ucb_po, "central", 3000, 0.0, False),
     ],
 )
-def test_algorithms_are_the_papers_text(
-    algorithm, which: str, K: int, delta: float, printed: bool
-) -> None:
+def test_algorithms_are_the_papers_text(algorithm, which, K, delta, printed):
     """Printed and corrected: every noise, radius and step is the one computed by hand."""
     world, seed, vi = small_world(), 3, algorithm is paper.ucb_vi
     if K == 1301:
@@ -206,7 +201,7 @@ def test_algorithms_are_the_papers_text(
 class Own:
     """A PRIVATIZER of somebody's own, in plain Python: exact counts, or noise of one size."""
 
-    def __init__(self, sizes: paper.Sizes) -> None:
+    def __init__(self, sizes):
         self.sizes, self.proof = sizes, paper.Proof("nothing", None, "an example")
         self.E1 = self.E2 = np.zeros(sizes.episodes)
         shape = (sizes.horizon, *sizes.shape)
@@ -221,7 +216,7 @@ class Own:
 
 
 @pytest.mark.parametrize("algorithm", [paper.ucb_vi, paper.ucb_po])
-def test_anyone_can_bring_a_privatizer(algorithm) -> None:
+def test_anyone_can_bring_a_privatizer(algorithm):
     given = {"episodes": 300, "epsilon": 1.0, "failure": 0.5}
     built_in = algorithm(small_world(), privatizer="none", **given)
     brought = algorithm(small_world(), privatizer=Own, **given)
@@ -232,7 +227,7 @@ def test_anyone_can_bring_a_privatizer(algorithm) -> None:
 
 
 @pytest.mark.parametrize("which", ["central", "central-gaussian", *MAKERS[1:3]])
-def test_corrected_precision_holds(which: str) -> None:
+def test_corrected_precision_holds(which):
     """Assumption 1 with probability 1 - failure / 3: 20 runs, of which none should fail.
 
     At a failure probability of 0.3 / 3 the chance of more than 8 failures is below 1e-4, and the
@@ -263,7 +258,7 @@ def test_corrected_precision_holds(which: str) -> None:
     assert largest > 1 / 3
 
 
-def test_bernsteins_part_of_lemma_2_holds() -> None:
+def test_bernsteins_part_of_lemma_2_holds():
     """2,000 estimates with errors of any sign within E, none farther off than the width."""
     rng, E = np.random.default_rng(0), np.array([[3.0], [2.0]])
     sizes = paper.Sizes(1000, 2, (4, 2), 1.0, 0.0, 0.1, True, Noise(0))
@@ -282,7 +277,7 @@ def test_bernsteins_part_of_lemma_2_holds() -> None:
 
 
 @pytest.mark.parametrize("algorithm", [paper.ucb_vi, paper.ucb_po])
-def test_corrected_estimates_are_optimistic(algorithm) -> None:
+def test_corrected_estimates_are_optimistic(algorithm):
     """In every one of 8 runs and every episode, though the estimates are far from H at the end."""
     world = small_world()
     for seed in range(8):
@@ -310,7 +305,7 @@ def test_corrected_estimates_are_optimistic(algorithm) -> None:
         ),
     ],
 )
-def test_guarantee_is_what_is_proven(which, delta, printed, proven) -> None:
+def test_guarantee_is_what_is_proven(which, delta, printed, proven):
     result = paper.ucb_vi(
         small_world(), episodes=1000, epsilon=1.0, delta=delta, privatizer=which, printed=printed
     )
@@ -321,7 +316,7 @@ def test_guarantee_is_what_is_proven(which, delta, printed, proven) -> None:
     assert result.guarantee.model == ("joint" if which == "central" else "local")
 
 
-def counts_of(sizes: paper.Sizes, states, actions, rewards) -> np.ndarray:
+def counts_of(sizes, states, actions, rewards):
     """What one user adds to the counts, by the run's own code."""
     work = paper.work_of(sizes)
     work.at.states[0], work.at.actions[0], work.at.rewards[0] = states, actions, rewards
@@ -334,7 +329,7 @@ def counts_of(sizes: paper.Sizes, states, actions, rewards) -> np.ndarray:
     ("which", "delta"),
     [("central", 0.0), ("local", 0.0), ("central", 1e-6), ("local-gaussian", 1e-6)],
 )
-def test_likelihood_ratio_of_the_worst_pair_is_the_guarantee(which, delta, printed) -> None:
+def test_likelihood_ratio_of_the_worst_pair_is_the_guarantee(which, delta, printed):
     """Two users who differ in every entry they can attain what is proven; no hostile pair is worse.
 
     The ratio is that of the noise which is drawn: units of a seed, times the scale, in every node.
@@ -351,7 +346,7 @@ def test_likelihood_ratio_of_the_worst_pair_is_the_guarantee(which, delta, print
     nodes = sum(1 for length in (1, 2, 4, 8, 16) if length < K) if made.tree else 1
     assert proven is not None
 
-    def ratio(here, there) -> float:
+    def ratio(here, there):
         moved = np.abs(here - there)
         if made.law == "laplace":
             return nodes * moved.sum() / scale
@@ -370,7 +365,7 @@ def test_likelihood_ratio_of_the_worst_pair_is_the_guarantee(which, delta, print
         assert proven.epsilon == pytest.approx(1.0, rel=1e-6)
 
 
-def test_refusals() -> None:
+def test_refusals():
     world = small_world()
     with pytest.raises(InvalidArgument, match="privatizer must be"):
         paper.ucb_vi(world, episodes=10, epsilon=1.0, privatizer="nobody")

@@ -4,9 +4,7 @@ import json
 import math
 from pathlib import Path
 
-import numpy as np
 import pytest
-from numpy.typing import NDArray
 
 from tacit.papers import chowdhury_tabular_2021 as tabular
 from tacit.papers import zhou_mixture_2022 as mixture
@@ -14,18 +12,17 @@ from tacit.papers.result import Sizes
 from tacit.privacy.budget import Budget
 from tacit.privacy.noise import Noise
 
-Floats = NDArray[np.float64]
 PAGE = (Path(__file__).parents[2] / "docs" / "errata.md").read_text().splitlines()
 
 
-def cells(start: str) -> list[str]:
+def cells(start):
     """The cells of the one row that begins so."""
     (row,) = [line for line in PAGE if line.startswith(start)]
     return [cell.strip() for cell in row.strip("|").split("|")]
 
 
 @pytest.mark.parametrize("power", [3, 4, 5, 6])
-def test_the_tabular_factor_is_what_the_printed_noise_proves(power: int) -> None:
+def test_the_tabular_factor_is_what_the_printed_noise_proves(power):
     K = 10**power
     sizes = Sizes(K, 10, (4, 2), 1.0, 0.0, 0.1, True, Noise(0))
     proven = tabular.central(sizes).proof.guarantee
@@ -36,7 +33,7 @@ def test_the_tabular_factor_is_what_the_printed_noise_proves(power: int) -> None
 
 
 @pytest.mark.parametrize("H", [1, 5, 20])
-def test_the_mixture_noise_proves_less_than_is_claimed(H: int) -> None:
+def test_the_mixture_noise_proves_less_than_is_claimed(H):
     K, d, delta = 10**4, 2, 1e-6
     printed, corrected = (
         mixture.private(Sizes(K, H, (d, d), 1.0, delta, 0.1, flag, Noise(0)))
@@ -54,7 +51,7 @@ def test_the_mixture_noise_proves_less_than_is_claimed(H: int) -> None:
     assert found == pytest.approx(words, rel=5e-3)
 
 
-def test_pages_have_the_stored_regrets() -> None:
+def test_pages_have_the_stored_regrets():
     """Figures of two pages are those of the stored table."""
     text = json.loads((DOCS.parent / "research/linear_paper_regret.json").read_text())
     lines = [line.strip("| ").split(" | ") for line in text["table"]["text"].splitlines()[2:]]

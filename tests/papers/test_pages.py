@@ -17,13 +17,13 @@ LINES = {
 
 
 @pytest.mark.parametrize("name", pages.NAMES)
-def test_every_line_of_the_paper_is_in_the_code(name: str) -> None:
+def test_every_line_of_the_paper_is_in_the_code(name):
     expected = {(alg, k) for alg, lines in LINES[name].items() for k in range(1, lines + 1)}
     assert set(pages.anchors(name)) == expected
 
 
 @pytest.mark.parametrize("name", pages.NAMES)
-def test_page_names_the_lines_where_they_are(name: str) -> None:
+def test_page_names_the_lines_where_they_are(name):
     page = (pages.PAGES / f"{name}.md").read_text()
     assert page == pages.written(page, name), "run python -m tests.papers.pages"
 
@@ -37,7 +37,7 @@ PLUMBING = {
 
 
 @pytest.mark.parametrize("name", pages.NAMES)
-def test_one_file_has_all_of_a_papers_algorithms(name: str) -> None:
+def test_one_file_has_all_of_a_papers_algorithms(name):
     """Besides plumbing it imports nothing, and no plumbing has a line of a paper."""
     source = (pages.SOURCES / f"{name}.py").read_text()
     imported = re.findall(r"^\s*(?:from|import) (tacit[\w.]*)", source, re.MULTILINE)
@@ -51,11 +51,11 @@ def test_one_file_has_all_of_a_papers_algorithms(name: str) -> None:
     assert len(pages.anchors(name)) == sum(LINES[name].values())
 
 
-def index(name: str) -> dict[str, str]:
+def index(name):
     """Where a page says that statements are."""
     page = (pages.PAGES / f"{name}.md").read_text()
     section = page.partition("## Where each statement is\n")[2].partition("\n## ")[0]
-    found: dict[str, str] = {}
+    found = {}
     for names, where in re.findall(r"^\| (.*?) \| (.*) \|$", section, re.MULTILINE)[1:]:
         for one in names.split(", "):
             assert one not in found, one
@@ -64,7 +64,7 @@ def index(name: str) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("name", pages.NAMES)
-def test_what_an_index_names_in_the_code_is_there(name: str) -> None:
+def test_what_an_index_names_in_the_code_is_there(name):
     """Of what stands in backticks, functions and classes of the paper's file or its tools."""
     parts = [f"src/tacit/papers/{part}.py" for part in (name, "counters", "result")]
     source = "\n".join((pages.ROOT / part).read_text() for part in parts)

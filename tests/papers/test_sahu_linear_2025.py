@@ -17,24 +17,24 @@ from tacit.tabular.policy import Policy
 from tacit.tabular.simulate_loops import roll_out
 
 
-def in_python(monkeypatch: pytest.MonkeyPatch) -> None:
+def in_python(monkeypatch):
     """Loops without their compiler, so that a test can call one of them."""
     for module in (paper, paper.loops):
         for name, found in vars(module).copy().items():
             monkeypatch.setattr(module, name, getattr(found, "py_func", found))
 
 
-def small_world() -> LinearWorld:
+def small_world():
     """Two states, three actions that mix two factors, two steps."""
     features = [[[0.9, 0.1], [0.4, 0.6], [0.1, 0.9]], [[0.8, 0.2], [0.5, 0.5], [0.0, 1.0]]]
     return LinearWorld(features, [[[0.9, 0.1], [0.2, 0.8]]], [[0.2, 0.6], [0.9, 0.1]], 2)
 
 
-def sizes(K: int, H: int, d: int) -> paper.Sizes:
+def sizes(K, H, d):
     return paper.Sizes(K, H, (5, d), 1.0, 1e-6, 0.1, True, Noise(0))
 
 
-def printed(world: LinearWorld, K: int, of: paper.LSVIConstants, once: bool, seed: int):
+def printed(world, K, of, once, seed):
     """Algorithm 1 in plain loops over all users, misprints corrected; k, h count from 0."""
     model, phi = world.model, world.features
     H, S, A, d = model.horizon, model.states, model.actions, phi.shape[2]
@@ -55,7 +55,7 @@ def printed(world: LinearWorld, K: int, of: paper.LSVIConstants, once: bool, see
 
     scales = [of.vector_noise, of.vector_noise, of.square_noise]
     Qhat, Qcheck = np.full((H, S, A), float(H)), np.zeros((H, S, A))
-    past: list[list[tuple[np.ndarray, int, float]]] = [[] for _ in range(H)]
+    past = [[] for _ in range(H)]
     last_det = [(2 * of.lambda_) ** d] * H
     switches = 0
     rows = []
@@ -113,7 +113,7 @@ def printed(world: LinearWorld, K: int, of: paper.LSVIConstants, once: bool, see
     return np.array(rows).T
 
 
-def gentle(every_episode: bool = True) -> paper.LSVIConstants:
+def gentle(every_episode=True):
     """Constants with which something happens within a few episodes."""
     return paper.LSVIConstants(
         1e-6, 5e-4, 5e-4, 1e-7, 2e-8, 2e-8, 2.0, 60, every_episode, False, 64.0
@@ -121,7 +121,7 @@ def gentle(every_episode: bool = True) -> paper.LSVIConstants:
 
 
 @pytest.mark.parametrize("noise", ["fresh", "once"])
-def test_algorithm_is_the_papers_text(noise: str) -> None:
+def test_algorithm_is_the_papers_text(noise):
     world, K, seed = small_world(), 60, 5
     given = {"episodes": K, "epsilon": 1.0, "delta": 1e-6, "noise": noise, "seed": seed}
     result = paper.dp_lsvi_ucb_plus_plus(world, constants=gentle(), **given)
@@ -136,7 +136,7 @@ def test_algorithm_is_the_papers_text(noise: str) -> None:
 
 
 @pytest.mark.parametrize("lambda_", [1e-6, 1.0])
-def test_without_noise_and_bonus_there_is_no_switch_either(lambda_: float) -> None:
+def test_without_noise_and_bonus_there_is_no_switch_either(lambda_):
     """Weights are at most 1 / (4 d^6 H^4 |phi|) by line 25: no determinant doubles."""
     world, K = two_state(horizon=20), 2000
     none = dict.fromkeys(("beta", "beta_bar", "gram_noise", "vector_noise", "square_noise"), 0.0)
@@ -147,7 +147,7 @@ def test_without_noise_and_bonus_there_is_no_switch_either(lambda_: float) -> No
     assert (made.values == made.values[0]).all()
 
 
-def test_printed_constants_are_the_printed_ones() -> None:
+def test_printed_constants_are_the_printed_ones():
     """Line 1, Lemma A.1 and Theorem 3.2 with K = 100, H = 3, d = 2, rho = 0.5, delta = 0.1."""
     of, rho0 = paper.printed_constants(sizes(100, 3, 2), 0.5), 0.5 / 1200
     L = 12 * math.sqrt(1200 * math.log(60000))
@@ -162,7 +162,7 @@ def test_printed_constants_are_the_printed_ones() -> None:
     assert of.least_sigma == 3
 
 
-def test_printed_cost_is_that_of_the_worst_pair() -> None:
+def test_printed_cost_is_that_of_the_worst_pair():
     """Two users with orthogonal features and values of opposite ends, in every later release."""
     K, H, d, rho = 50, 4, 3, 0.2
     of, c = paper.printed_constants(sizes(K, H, d), rho), 1 / H**2
@@ -175,7 +175,7 @@ def test_printed_cost_is_that_of_the_worst_pair() -> None:
     assert paper.cost(of, H, K - 1, K - 1) == pytest.approx(math.sqrt(total))
 
 
-def test_corrected_cost_is_the_budget() -> None:
+def test_corrected_cost_is_the_budget():
     K, H, d, mu = 1000, 4, 3, Budget(1.0, 1e-6).mu
     of, c, nodes = paper.corrected_constants(sizes(K, H, d), 1.0), 1 / H, 10
     gram = nodes * 2 * c**2 / of.gram_noise**2
@@ -186,7 +186,7 @@ def test_corrected_cost_is_the_budget() -> None:
 
 
 @pytest.mark.slow
-def test_corrected_bounds_hold_the_optimum() -> None:
+def test_corrected_bounds_hold_the_optimum():
     """In every episode, though the bounds are far from 0 and H at the end."""
     world = small_world()
     result = paper.dp_lsvi_ucb_plus_plus(
@@ -199,16 +199,16 @@ def test_corrected_bounds_hold_the_optimum() -> None:
     assert 1 < result.more["switches"][-1] <= result.constants["most_switches"]
 
 
-def test_switches_are_capped() -> None:
+def test_switches_are_capped():
     world, few = small_world(), gentle(False)._replace(most_switches=3)
     given = {"episodes": 200, "epsilon": 1.0, "delta": 1e-6}
     result = paper.dp_lsvi_ucb_plus_plus(world, constants=few, **given)
     assert result.more["switches"].max() == 3
 
 
-def test_every_switch_has_noise_of_its_own(monkeypatch) -> None:
+def test_every_switch_has_noise_of_its_own(monkeypatch):
     """As drawn for the run, row after row; noise that is used twice hides nothing."""
-    used: list[np.ndarray] = []
+    used = []
     in_python(monkeypatch)
     monkeypatch.setattr(paper, "_regress", lambda h, of, work, units: used.append(units.copy()))
     given = {"episodes": 60, "epsilon": 1.0, "delta": 1e-6, "seed": 3}
@@ -220,7 +220,7 @@ def test_every_switch_has_noise_of_its_own(monkeypatch) -> None:
     np.testing.assert_array_equal(used, np.repeat(drawn[:switches], 2, axis=0))
 
 
-def test_guarantees() -> None:
+def test_guarantees():
     world, given = two_state(horizon=2), {"episodes": 50, "epsilon": 1.0, "delta": 1e-6}
     fresh = paper.dp_lsvi_ucb_plus_plus(world, **given)
     assert fresh.guarantee is not None
@@ -238,7 +238,7 @@ def test_guarantees() -> None:
     assert (fresh.values == fresh.values[0]).all()
 
 
-def test_corrected_constants_by_hand() -> None:
+def test_corrected_constants_by_hand():
     """K = 1000, H = 4, S = 5, d = 3, epsilon 1, failure 0.1, |sum mu v| <= 1.5."""
     of, mu = paper.corrected_constants(sizes(1000, 4, 3), 1.5), Budget(1.0, 1e-6).mu
     assert of.gram_noise == pytest.approx(math.sqrt(2) / 4 * math.sqrt(2 * 4 * 10) / mu)
@@ -258,7 +258,7 @@ def test_corrected_constants_by_hand() -> None:
 
 
 @pytest.mark.parametrize("printed_", [True, False])
-def test_noise_that_is_drawn_has_the_scales_that_are_accounted(printed_, monkeypatch) -> None:
+def test_noise_that_is_drawn_has_the_scales_that_are_accounted(printed_, monkeypatch):
     """What reaches the loop, in units of the seed's normals; the guarantee is of these scales."""
     world, K, seen = small_world(), 40, []
     monkeypatch.setattr(paper, "_learn", lambda *given: seen.append(given))
@@ -291,7 +291,7 @@ def test_noise_that_is_drawn_has_the_scales_that_are_accounted(printed_, monkeyp
 
 @pytest.mark.parametrize("sign", [1.0, -1.0])
 @pytest.mark.parametrize("printed_", [True, False])
-def test_hostile_users_and_any_noise_keep_the_sensitivities(sign, printed_, monkeypatch) -> None:
+def test_hostile_users_and_any_noise_keep_the_sensitivities(sign, printed_, monkeypatch):
     """Whatever was released: values in [0, H], weights at most c, Gram terms c, cross terms c."""
     in_python(monkeypatch)
     world, H, d = small_world(), 2, 2
@@ -319,9 +319,9 @@ def test_hostile_users_and_any_noise_keep_the_sensitivities(sign, printed_, monk
 
 
 @pytest.mark.parametrize("K", [3, 40, 130])
-def test_corrected_gram_matrices_have_the_noise_of_their_trees_nodes(K: int, monkeypatch) -> None:
+def test_corrected_gram_matrices_have_the_noise_of_their_trees_nodes(K, monkeypatch):
     """Those of [1, k - 1]: each node's noise is drawn once, and no prefix has less than one."""
-    seen: list[np.ndarray] = []
+    seen = []
     monkeypatch.setattr(paper, "_learn", lambda *given: seen.append(given[7]))
     given = {"episodes": K, "epsilon": 1.0, "delta": 1e-6, "printed": False, "seed": 3}
     of = paper.dp_lsvi_ucb_plus_plus(small_world(), **given).constants
@@ -338,7 +338,7 @@ def test_corrected_gram_matrices_have_the_noise_of_their_trees_nodes(K: int, mon
         np.testing.assert_allclose(grams[k, 0], [[a, b], [b, c]], rtol=1e-9)
 
 
-def test_the_budget_of_the_printed_noise_is_lemma_2_1s() -> None:
+def test_the_budget_of_the_printed_noise_is_lemma_2_1s():
     """epsilon = rho + 2 sqrt(rho ln(1 / delta)); other constants than these prove nothing."""
     given = {"episodes": 10, "epsilon": 3.0, "delta": 1e-5}
     rho = paper.dp_lsvi_ucb_plus_plus(small_world(), **given).constants["rho"]
@@ -351,7 +351,7 @@ def test_the_budget_of_the_printed_noise_is_lemma_2_1s() -> None:
         assert own.reason == "constants are the caller's own"
 
 
-def test_a_worlds_weight_bounds_lemma_g_1s() -> None:
+def test_a_worlds_weight_bounds_lemma_g_1s():
     """The norms of mu(s') over states, added up; sum mu(s') v(s') with v of +-1 is below."""
     measures = np.array([[[0.9, 0.1], [0.2, 0.8]], [[0.6, 0.5], [0.0, 1.0]]])
     found = paper.weight_of(SimpleNamespace(measures=measures))
@@ -361,7 +361,7 @@ def test_a_worlds_weight_bounds_lemma_g_1s() -> None:
     assert 0.8 * found < attained <= found
 
 
-def test_longer_features_are_refused() -> None:
+def test_longer_features_are_refused():
     world = small_world()
     long = np.array(world.features)
     long[0, 0] = 1.1, 0.0
@@ -370,8 +370,8 @@ def test_longer_features_are_refused() -> None:
 
 
 @pytest.mark.parametrize("printed_", [True, False])
-def test_coefficient_of_line_25_and_of_the_variance(printed_: bool, monkeypatch) -> None:
-    seen: list[tuple] = []
+def test_coefficient_of_line_25_and_of_the_variance(printed_, monkeypatch):
+    seen = []
     monkeypatch.setattr(paper, "_learn", lambda *given: seen.append(given))
     given = {"episodes": 10, "epsilon": 1.0, "delta": 1e-6, "printed": printed_}
     paper.dp_lsvi_ucb_plus_plus(small_world(), **given)

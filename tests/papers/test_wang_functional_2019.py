@@ -48,7 +48,7 @@ def forward(theta, layers, s):
     return units
 
 
-def transcribed(world, setting: paper.Setting, sigma: float, seed: int):
+def transcribed(world, setting, sigma, seed):
     """Algorithm 1 with its misprints corrected; gradients by differences."""
     m, layers = 2, (1, *setting.hidden, 2)
     rng = np.random.default_rng([seed, 1])
@@ -83,7 +83,7 @@ def transcribed(world, setting: paper.Setting, sigma: float, seed: int):
     return theta, np.array(returns)
 
 
-def test_algorithm_is_the_papers_text() -> None:
+def test_algorithm_is_the_papers_text():
     world = line(horizon=5)
     setting = paper.Setting(T=60, B=6, alpha=0.05, k=24.0, J=5, hidden=(3,))
     assert setting.beta == pytest.approx(1.2)
@@ -97,7 +97,7 @@ def test_algorithm_is_the_papers_text() -> None:
     assert "without noise" in result.reason
 
 
-def test_sigma_is_theorem_5s() -> None:
+def test_sigma_is_theorem_5s():
     """With alpha = 3e-4, B = 64, T = 5000, L^2 = 16: the table of docs/errata.md."""
     for eps, k, theorem, proof in (
         (0.9, 2.3, 0.043, 1.37),
@@ -124,7 +124,7 @@ def test_sigma_is_theorem_5s() -> None:
     assert result.constants["sigma"] == printed
 
 
-def test_paths_have_the_law_of_the_process() -> None:
+def test_paths_have_the_law_of_the_process():
     """Covariance at three points in a random order, 20,000 paths: within 5 standard errors."""
     noise, beta, points = Noise(4), 2.0, [0.7, 0.1, 0.4]
     drawn = np.array(
@@ -142,20 +142,20 @@ def test_paths_have_the_law_of_the_process() -> None:
     assert (paths.at(0.3) != before).all()
 
 
-def test_grid_paths_have_the_law_of_the_process() -> None:
+def test_grid_paths_have_the_law_of_the_process():
     F = paper.GridFunction(4, 1, 3.0)
     drawn = np.array([F.path(u)[0] for u in Noise(5).normal((20_000, 1, 5))])
     expected = np.exp(-3.0 * np.abs(np.subtract.outer(F.points, F.points)))
     assert np.abs(np.cov(drawn.T) - expected).max() < 5 * math.sqrt(2 / 20_000)
 
 
-def norm(F: paper.GridFunction, change: np.ndarray) -> float:
+def norm(F, change):
     """Of functions that are known on the grid: the least norm of any that has these values."""
     K = np.exp(-F.beta * np.abs(np.subtract.outer(F.points, F.points)))
     return math.sqrt(sum(row @ np.linalg.solve(K, row) for row in change))
 
 
-def test_two_reward_functions_move_an_update_by_alpha_eta_at_most() -> None:
+def test_two_reward_functions_move_an_update_by_alpha_eta_at_most():
     """The bound is attained by a batch that stands in a point of the grid."""
     rng, alpha, eta = np.random.default_rng(6), 0.7, 0.8
     setting = paper.Setting(alpha=alpha)
@@ -177,7 +177,7 @@ def test_two_reward_functions_move_an_update_by_alpha_eta_at_most() -> None:
 
 
 @pytest.mark.parametrize(("protect", "distance"), [("reward function", 5.0), ("episode", 0.25)])
-def test_corrected_noise_is_the_budgets(protect: str, distance: float) -> None:
+def test_corrected_noise_is_the_budgets(protect, distance):
     """alpha eta sqrt(T / B) = 5 with 25 batches, or alpha R / U = .5 / 2 with two users a batch."""
     setting = paper.Setting(T=250, B=10, alpha=1.0)
     given = {"epsilon": 0.9, "delta": 1e-4, "setting": setting, "printed": False}
@@ -205,7 +205,7 @@ class Users:
 
 @pytest.mark.parametrize("hostile", [0.5, 7.0, -1e9, math.inf, math.nan])
 @pytest.mark.parametrize("make", [paper.functional_q, paper.network_q])
-def test_one_users_rewards_move_the_state_by_what_the_noise_is_for(make, hostile: float) -> None:
+def test_one_users_rewards_move_the_state_by_what_the_noise_is_for(make, hostile):
     """Whole runs of one batch of two users, with the same noise; bounds are alpha R / U, R G / U.
 
     Without rewards the functional state is its noise: that of sigma = alpha R / (U mu).
@@ -228,7 +228,7 @@ def test_one_users_rewards_move_the_state_by_what_the_noise_is_for(make, hostile
 
 
 @pytest.mark.parametrize("clip", [1e-3, 30.0])
-def test_gradients_are_cut_to_the_length_the_noise_is_for(clip: float) -> None:
+def test_gradients_are_cut_to_the_length_the_noise_is_for(clip):
     """One batch, the same states and actions, rewards R apart: the mean moves by G R at most.
 
     Gradients of the last layer's biases are 1 long or longer, so that a small G is attained.
@@ -250,7 +250,7 @@ def test_gradients_are_cut_to_the_length_the_noise_is_for(clip: float) -> None:
 
 
 @pytest.mark.parametrize("sigma", [0.3, 300.0])
-def test_no_sigma_hides_rewards_in_what_algorithm_1_returns(sigma: float) -> None:
+def test_no_sigma_hides_rewards_in_what_algorithm_1_returns(sigma):
     """Given the evaluations of a batch, theta is a function of its rewards: no noise is left in it.
 
     Two reward functions a tenth apart, one batch, the same evaluations: theta differs by alpha / 10
@@ -263,7 +263,7 @@ def test_no_sigma_hides_rewards_in_what_algorithm_1_returns(sigma: float) -> Non
 
 
 @pytest.mark.slow
-def test_corrected_state_learns_from_many_users() -> None:
+def test_corrected_state_learns_from_many_users():
     """One user's rewards at epsilon = 10: better than at random, which has 10.86 of 20.71."""
     setting = paper.Setting(T=20_000, B=1000, alpha=1.0)
     given = {"epsilon": 10.0, "delta": 1e-4, "setting": setting, "printed": False}
@@ -271,13 +271,13 @@ def test_corrected_state_learns_from_many_users() -> None:
     assert result.values[-100:].mean() > 15.0
 
 
-def decimal_bridge(rate: float, x: float, left: float, right: float) -> tuple[float, ...]:
+def decimal_bridge(rate, x, left, right):
     """Weights and variance from the 2 x 2 matrix conditional, to 700 digits."""
     with localcontext() as context:
         context.prec = 700
         context.Emin = -999999999
 
-        def K(s: float, t: float) -> Decimal:
+        def K(s, t):
             return (-Decimal(rate) * abs(Decimal(s) - Decimal(t))).exp()
 
         to_left, to_right, across = K(x, left), K(x, right), K(left, right)
@@ -300,7 +300,7 @@ def decimal_bridge(rate: float, x: float, left: float, right: float) -> tuple[fl
         (40.0, 0.0, 5.0, 15.0),
     ],
 )
-def test_bridges_have_all_their_digits(rate: float, left: float, x: float, right: float) -> None:
+def test_bridges_have_all_their_digits(rate, left, x, right):
     assert paper.bridge(rate * (x - left), rate * (right - x)) == pytest.approx(
         decimal_bridge(rate, x, left, right), rel=1e-12
     )

@@ -27,14 +27,14 @@ def groups(given):
     return given[::2], given[1::2]
 
 
-def in_python(monkeypatch: pytest.MonkeyPatch) -> None:
+def in_python(monkeypatch):
     """Loops without their compiler, so that a test can call one of them."""
     for module in (paper, paper.loops):
         for name, found in vars(module).copy().items():
             monkeypatch.setattr(module, name, getattr(found, "py_func", found))
 
 
-def small_world(known: bool = False) -> MixtureWorld:
+def small_world(known=False):
     """Two states, two actions, two models to be mixed, two steps."""
     models = [
         [[[0.9, 0.1], [0.2, 0.8]], [[0.3, 0.7], [0.6, 0.4]]],
@@ -52,7 +52,7 @@ def small_world(known: bool = False) -> MixtureWorld:
 class Wavering:
     """A REGULARIZER of somebody's own, with Z and z that change from episode to episode."""
 
-    def __init__(self, sizes: paper.Sizes) -> None:
+    def __init__(self, sizes):
         rng, (K, H) = np.random.default_rng(8), (sizes.episodes, sizes.horizon)
         self.levels = paper.Level(0.02, 0.04, 0.05), paper.Level(0.02, 0.04, 0.01)
         self.proof = Proof("nothing", None, "an example")
@@ -68,7 +68,7 @@ class Wavering:
         return [part[first : first + n] for part in self.all]
 
 
-def transcribed(world: MixtureWorld, K: int, alpha: float, eta: float | None, seed: int):
+def transcribed(world, K, alpha, eta, seed):
     """Algorithms 1 (eta is None) and 2 with the REGULARIZER above; k, h count from 0."""
     model, psi = world.model, world.transition_features
     H, S, A, d1 = model.horizon, model.states, model.actions, psi.shape[2]
@@ -84,7 +84,7 @@ def transcribed(world: MixtureWorld, K: int, alpha: float, eta: float | None, se
     beta_r = 0.5 * math.sqrt(2 * math.log(H / alpha) + d2 * math.log(1 + K / (d2 * lmin)))
     beta_r += math.sqrt(d2 * lmax) + nu
     pi = np.full((H, S, A), 1 / A)
-    data: list[list[tuple]] = [[] for _ in range(H)]
+    data = [[] for _ in range(H)]
     rows = []
     for k in range(K):
         V, Q, phi = np.zeros((H + 1, S)), np.zeros((H, S, A)), np.zeros((H, S, A, d1))
@@ -128,7 +128,7 @@ def transcribed(world: MixtureWorld, K: int, alpha: float, eta: float | None, se
 
 @pytest.mark.parametrize("known", [False, True])
 @pytest.mark.parametrize("eta", [None, 0.05])
-def test_algorithms_are_the_papers_text(eta: float | None, known: bool) -> None:
+def test_algorithms_are_the_papers_text(eta, known):
     world, K = small_world(known), 150
     given = {"episodes": K, "epsilon": 1.0, "delta": 1e-6, "failure": 0.5, "seed": 4}
     if eta is None:
@@ -143,7 +143,7 @@ def test_algorithms_are_the_papers_text(eta: float | None, known: bool) -> None:
     assert result.reason == "an example"
 
 
-def nodes_of(t: int) -> list[int]:
+def nodes_of(t):
     """When the nodes were made that cover the first t users."""
     found = []
     while t > 0:
@@ -153,7 +153,7 @@ def nodes_of(t: int) -> list[int]:
 
 
 @pytest.mark.parametrize("printed", [True, False])
-def test_counters_are_the_papers_text(printed: bool) -> None:
+def test_counters_are_the_papers_text(printed):
     K, H, d1, d2, eps, delta, alpha = 100, 2, 3, 2, 1.5, 1e-5, 0.1
     sizes = paper.Sizes(K, H, (d1, d2), eps, delta, alpha, printed, Noise(1))
     made = paper.private(sizes)
@@ -194,7 +194,7 @@ def test_counters_are_the_papers_text(printed: bool) -> None:
 
 
 @pytest.mark.parametrize("which", ["private", "local"])
-def test_corrected_regularizers_keep_assumption_2(which: str) -> None:
+def test_corrected_regularizers_keep_assumption_2(which):
     """With 1 - failure / 3; 10 runs of 100 episodes, and bounds that are not beyond all noise."""
     K, largest = 100, 0.0
     for seed in range(10):
@@ -211,7 +211,7 @@ def test_corrected_regularizers_keep_assumption_2(which: str) -> None:
 
 
 @pytest.mark.parametrize("algorithm", [paper.lin_opt_vi, paper.lin_opt_po])
-def test_corrected_estimates_are_optimistic(algorithm) -> None:
+def test_corrected_estimates_are_optimistic(algorithm):
     world = small_world()
     for seed in range(3):
         result = algorithm(world, episodes=6000, epsilon=1e5, delta=1e-6, printed=False, seed=seed)
@@ -224,7 +224,7 @@ def test_corrected_estimates_are_optimistic(algorithm) -> None:
     ("printed", "which", "epsilon"),
     [(True, "private", None), (False, "private", 1), (False, "local", 1)],
 )
-def test_guarantees(printed: bool, which: str, epsilon: float | None) -> None:
+def test_guarantees(printed, which, epsilon):
     world = hard_mixture()
     given = {"episodes": 1000, "epsilon": 1.0, "delta": 1e-6, "regularizer": which}
     guarantee = paper.lin_opt_vi(world, printed=printed, **given).guarantee
@@ -246,7 +246,7 @@ class Ones(Noise):
 
 
 @pytest.mark.parametrize(("printed", "which"), [(True, "private"), *CORRECTED])
-def test_likelihood_ratio_of_the_worst_pair_is_the_guarantee(printed: bool, which: str) -> None:
+def test_likelihood_ratio_of_the_worst_pair_is_the_guarantee(printed, which):
     """From the noise that is drawn: p' at 120 degrees of p attains 4.5 B^4 where it is isotropic.
 
     As printed, noise off the diagonal is larger, so that the pair stays below the guarantee.
@@ -272,7 +272,7 @@ def test_likelihood_ratio_of_the_worst_pair_is_the_guarantee(printed: bool, whic
         assert mu == pytest.approx(Budget(1.0, 1e-5).mu)
 
 
-def test_reports_noise_adds_up() -> None:
+def test_reports_noise_adds_up():
     """Local: episode k has the noise of k - 1 reports, and the shift bounds that of all of them."""
     made = paper.REGULARIZERS["local"](Sizes(9, 2, (2, 2), 1.0, 1e-5, 0.3, False, Ones(0)))
     t, shift = math.sqrt(18) / Budget(1.0, 1e-5).mu, math.sqrt(9) * LOCAL
@@ -285,7 +285,7 @@ def test_reports_noise_adds_up() -> None:
 
 
 @pytest.mark.parametrize("sign", [1.0, -1.0])
-def test_hostile_users_and_any_noise_keep_the_sensitivities(sign: float, monkeypatch) -> None:
+def test_hostile_users_and_any_noise_keep_the_sensitivities(sign, monkeypatch):
     """Rewards of any size, plans of any noise: sums move by d1 H^2, sqrt(d1) H^2, 1, 1 at most."""
     in_python(monkeypatch)
     world, H, d = small_world(), 2, 2
@@ -319,7 +319,7 @@ def test_hostile_users_and_any_noise_keep_the_sensitivities(sign: float, monkeyp
         ("reward_weights", r"\|theta_r\|"),
     ],
 )
-def test_worlds_beyond_assumption_1_are_refused(part: str, words: str) -> None:
+def test_worlds_beyond_assumption_1_are_refused(part, words):
     """By a hundredth: the sensitivities stand on norms of features, the radii on those of weights.
 
     A world with one feature of each kind is at all four bounds.

@@ -74,8 +74,7 @@ def test_delta_at_epsilon_zero_is_the_total_variation_distance():
 def test_underflow_is_rounded_up_and_perfect_privacy_is_zero():
     assert delta_from_mu(1e-9, 1.0) == TINY
     assert delta_from_mu(5e-324, 0.0) == TINY
-    assert delta_from_mu(0, 0) == 0.0
-    assert epsilon_from_mu(0, 1e-6) == 0.0
+    assert (delta_from_mu(0, 0), epsilon_from_mu(0, 1e-6)) == (0.0, 0.0)
 
 
 @pytest.mark.parametrize("epsilon", [0.01, 0.1, 1, 5, 50])

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from scipy.linalg import solve_triangular
 
 import tacit
-from tacit.privacy.counters import Blocks, Counter, NormalisedSquareRoot, Optimal, SmoothTree
+from tacit.privacy.counters import Blocks, NormalisedSquareRoot, Optimal, SmoothTree
 from tacit.privacy.counters.dense import sqrt_coefficients
 from tacit.privacy.errors import CheckFailed, DoubleSpend, HorizonExceeded, InvalidArgument
 from tacit.privacy.noise import Noise
@@ -25,32 +25,32 @@ LAPLACE = [Blocks, SmoothTree]
 EVERY = [*GAUSSIAN, Optimal]
 
 
-def spent(cost: float, claimed: float) -> bool:
+def spent(cost, claimed):
     """Whether all of a claim is spent, but for what the grid and rounded factors add to noise."""
     return claimed * (1.0 - 3e-4) <= cost <= claimed * (1.0 + 1e-9)
 
 
 @pytest.mark.parametrize("cls", GAUSSIAN)
-def test_gaussian_conformance(cls: type[Counter]) -> None:
+def test_gaussian_conformance(cls):
     for releases, audit in check_counter(cls).items():
         assert spent(audit.cost, 0.7), f"{audit} at {releases}"
 
 
-def test_optimal_conformance() -> None:
+def test_optimal_conformance():
     lengths = (1, 2, 3, 4, 7, 8, 9, 31, 63, 64)
     for audit in check_counter(Optimal, lengths=lengths).values():
         assert spent(audit.cost, 0.7)
 
 
 @pytest.mark.parametrize("cls", LAPLACE)
-def test_laplace_conformance(cls: type[Counter]) -> None:
+def test_laplace_conformance(cls):
     for releases, audit in check_counter(cls, laplace=True).items():
         assert audit.unit == "epsilon"
         assert spent(audit.cost, 0.9), f"{audit} at {releases}"
 
 
 @pytest.mark.parametrize("laplace", [False, True])
-def test_trees_are_exact_at_every_length(laplace: bool) -> None:
+def test_trees_are_exact_at_every_length(laplace):
     cost = {"epsilon": 0.7} if laplace else {"mu": 0.7}
     for releases in (*range(1, 70), 100, 127, 128, 255, 256, 300):
         counter = SmoothTree(releases=releases, **cost)
@@ -62,7 +62,7 @@ def test_trees_are_exact_at_every_length(laplace: bool) -> None:
             assert spent(audit_counter(counter).cost, 0.7)
 
 
-def _columns(counter: Counter) -> np.ndarray:
+def _columns(counter):
     """C = B^-1 A from the code, with triangular solves (B is unit lower triangular)."""
     noise = _rows(counter)
     noise = np.rint(noise / noise[0, 0])
@@ -70,7 +70,7 @@ def _columns(counter: Counter) -> np.ndarray:
     return solve_triangular(noise, np.tri(len(noise)), lower=True)
 
 
-def _rows(counter: Counter) -> np.ndarray:
+def _rows(counter):
     """B times the scale of the noise, from the code."""
     n = counter.releases
     assert n is not None
@@ -79,7 +79,7 @@ def _rows(counter: Counter) -> np.ndarray:
     return np.stack([stream.release(np.zeros(n)) for _ in range(n)]) / np.array(source.units)
 
 
-def test_errors_relative_to_the_binary_tree() -> None:
+def test_errors_relative_to_the_binary_tree():
     """A binary tree over 2^p items has p + 1 levels, and sums p nodes at most."""
     limits = {10: (0.312, 0.532), 14: (0.287, 0.481), 17: (0.275, 0.426)}
     for power, (sqrt_limit, smooth_limit) in limits.items():
@@ -91,99 +91,29 @@ def test_errors_relative_to_the_binary_tree() -> None:
         assert smooth / laplace_tree <= smooth_limit
 
 
-# Mutants: each is a privacy bug that was seen in the wild, and must be caught.
-
-
-class HalvedNoise(NormalisedSquareRoot):
-    """Enough is drawn; half of it is added."""
-
-    def _released(self, steps: np.ndarray, fresh: np.ndarray) -> np.ndarray:
-        return super()._released(steps, fresh // 2)
-
-
-class ReusedNode(SmoothTree):
-    """The node drawn at release 2 is used again at release 6."""
-
-    def _advance(self, fresh: np.ndarray) -> np.ndarray:
-        if self.released == 2:
-            self._kept = fresh
-        return super()._advance(self._kept if self.released == 6 else fresh)
-
-
-class RedrawnNodes(SmoothTree):
-    """Every read draws all nodes again, so that averaging releases removes the noise."""
-
-    def _advance(self, fresh: np.ndarray) -> np.ndarray:
-        super()._advance(fresh)
-        for level in range(len(self._nodes)):
-            if self._label >> level & 1:
-                self._nodes[level] = self._draw()
-        return self._nodes.sum(axis=0)
-
-
-class MissingLevel(SmoothTree):
-    """Calibrated for one node per user too few."""
-
-    @property
-    def column_norm(self) -> float:
-        return math.sqrt(max(1, self.zeros - 1))
-
-
-class MeanColumn(NormalisedSquareRoot):
-    """Calibrated for the mean entry of a column, not for its length."""
-
-    @property
-    def column_norm(self) -> float:
-        return float(self.factor.whole.max(axis=0).mean()) / 2.0**self.factor.places
-
-
-class SharedNoise(NormalisedSquareRoot):
-    """Noise is drawn once and used in every release."""
-
-    def _released(self, steps: np.ndarray, fresh: np.ndarray) -> np.ndarray:
-        if self.released == 1:
-            self._once = fresh
-        return super()._released(steps, self._once)
-
-
-class LeakyEnd(Blocks):
-    """The last block goes out without noise of its own."""
-
-    def _advance(self, fresh: np.ndarray) -> np.ndarray:
-        return super()._advance(fresh * (self.released < (self.releases or 0)))
-
-
-@pytest.mark.parametrize(
-    "mutant",
-    [*(HalvedNoise, ReusedNode, RedrawnNodes, MissingLevel), *(MeanColumn, SharedNoise, LeakyEnd)],
-)
-def test_mutants_are_caught_by_the_exact_audit(mutant: type[Counter]) -> None:
-    audit = audit_counter(mutant(releases=32, mu=0.7))
-    assert not audit.passed, f"{mutant.__name__}: {audit}"
-    with pytest.raises(CheckFailed):
-        check_counter(mutant)
+# Broken counters, which the checks of counters find.
 
 
 class NoisyByData(Blocks):
     """Noise that looks at the item: right variance on zeros, wrong on data."""
 
-    def release(self, item: np.ndarray) -> np.ndarray:
+    def release(self, item):
         return super().release(item) + 1e-3 * np.abs(np.asarray(item))
 
 
-def test_noise_that_depends_on_data_is_caught() -> None:
+def test_noise_that_depends_on_data_is_caught():
     with pytest.raises(CheckFailed, match=r"depends on the items|NOT COVERED"):
         check_counter(NoisyByData)
 
 
 class WrongStd(NormalisedSquareRoot):
     @property
-    def std(self) -> np.ndarray:
+    def std(self):
         return 0.9 * super().std
 
 
 class NoHorizon(SmoothTree):
-    def release(self, item: np.ndarray) -> np.ndarray:
+    def release(self, item):
         if self.released == self.releases:
             self.released -= 1
         return super().release(item)
@@ -192,7 +122,7 @@ class NoHorizon(SmoothTree):
 class SharedRows(Blocks):
     """All numbers of a row of a matrix have one noise."""
 
-    def _advance(self, fresh: np.ndarray) -> np.ndarray:
+    def _advance(self, fresh):
         if len(self.shape) == 2:
             fresh = np.repeat(fresh.reshape(self.shape)[:, 0], self.shape[1])
         return super()._advance(fresh)
@@ -208,7 +138,7 @@ test_broken_promises_are_caught = refusals(
 
 
 @pytest.mark.parametrize("cls", EVERY)
-def test_an_interrupted_release_cannot_be_retried(cls, monkeypatch) -> None:
+def test_an_interrupted_release_cannot_be_retried(cls, monkeypatch):
     """A retry would put the item into the sum twice, at the price of once."""
     counter = cls(releases=4, mu=1.0, source=Noise(1))
     counter.release(1.0)
@@ -233,18 +163,18 @@ def test_an_interrupted_release_cannot_be_retried(cls, monkeypatch) -> None:
         counter.dump()
 
 
-def _interrupt(*args: object) -> np.ndarray:
+def _interrupt(*args):
     raise KeyboardInterrupt
 
 
 @pytest.mark.parametrize("cls", EVERY)
-def test_counters_are_never_copied(cls: type[Counter]) -> None:
+def test_counters_are_never_copied(cls):
     for copier in (copy.copy, copy.deepcopy, pickle.dumps):
         with pytest.raises(TypeError, match="copied"):
             copier(cls(releases=4, mu=1.0))
 
 
-def test_a_forked_counter_refuses_to_go_on() -> None:
+def test_a_forked_counter_refuses_to_go_on():
     counter = Blocks(mu=1.0)
     counter.release(1.0)
     pid = os.fork()
@@ -259,12 +189,12 @@ def test_a_forked_counter_refuses_to_go_on() -> None:
 
 
 @pytest.mark.parametrize(("sensitivity", "mu"), [(5e-324, 1e10), (1.0, 1e-320), (1e200, 1e-7)])
-def test_noise_out_of_range_is_refused(sensitivity: float, mu: float) -> None:
+def test_noise_out_of_range_is_refused(sensitivity, mu):
     with pytest.raises(InvalidArgument, match="range"):
         Blocks(sensitivity, mu=mu)
 
 
-def test_counter_picks_by_budget_and_length() -> None:
+def test_counter_picks_by_budget_and_length():
     budget = tacit.Budget(1.0, 1e-6)
     few = tacit.counter(budget, 1.0, 64)
     assert few.kind == "optimal"
@@ -285,7 +215,7 @@ def test_counter_picks_by_budget_and_length() -> None:
 
 @settings(max_examples=40, deadline=None)
 @given(releases=st.integers(1, 400), pure=st.booleans())
-def test_the_choice_is_the_best_of_all(releases: int, pure: bool) -> None:
+def test_the_choice_is_the_best_of_all(releases, pure):
     budget = tacit.Budget(0.8, 0.0 if pure else 1e-5)
     chosen = tacit.counter(budget, 2.0, releases)
     kinds = [c.kind for c in (LAPLACE if pure else GAUSSIAN)]
@@ -293,7 +223,7 @@ def test_the_choice_is_the_best_of_all(releases: int, pure: bool) -> None:
     assert chosen.std.max() <= best * (1 + 1e-9)
 
 
-def test_guarantee_of_a_counter() -> None:
+def test_guarantee_of_a_counter():
     counter = tacit.counter(tacit.Budget(1.0, 1e-6), 1.0, 64, noise_seed=1)
     guarantee = counter.guarantee
     assert guarantee is not None
@@ -319,7 +249,7 @@ test_public_mistakes_name_the_argument = refusals(
 )
 
 
-def test_more_refusals() -> None:
+def test_more_refusals():
     with pytest.raises(InvalidArgument, match="in advance"):
         SmoothTree(mu=1.0)
     with pytest.raises(InvalidArgument, match="Gaussian noise only"):
@@ -328,7 +258,7 @@ def test_more_refusals() -> None:
         with pytest.raises(InvalidArgument, match="kind must be auto or one of optimal"):
             tacit.counter(tacit.Budget(1, 1e-6), 1.0, 3, kind=gone)
     with pytest.raises(InvalidArgument, match=r"tacit\.Budget"):
-        tacit.counter((1, 1e-6), 1.0, 3)  # type: ignore[arg-type]
+        tacit.counter((1, 1e-6), 1.0, 3)
     with pytest.raises(InvalidArgument, match="std_at"):
         _ = Blocks(mu=1.0).std
     counter = SmoothTree(releases=2, mu=1.0)
@@ -338,14 +268,14 @@ def test_more_refusals() -> None:
         counter.release(1.0)
 
 
-def test_blocks_need_no_horizon() -> None:
+def test_blocks_need_no_horizon():
     counter = Blocks(mu=1.0, source=Noise(1))
     for _ in range(1000):
         counter.release(1.0)
     assert counter.std_at(900) == pytest.approx(30.0, rel=2e-4)
 
 
-def test_what_a_counter_refuses_changes_nothing() -> None:
+def test_what_a_counter_refuses_changes_nothing():
     counter = Blocks(releases=2, shape=(2,), mu=1.0, source=Noise(1))
     for item in (np.zeros(3), np.array([np.nan, 0.0])):
         with pytest.raises(InvalidArgument):
@@ -362,7 +292,7 @@ def test_what_a_counter_refuses_changes_nothing() -> None:
 
 
 @pytest.mark.parametrize("cls", GAUSSIAN)
-def test_what_a_counter_hands_out_cannot_change_the_next_one(cls: type[Counter]) -> None:
+def test_what_a_counter_hands_out_cannot_change_the_next_one(cls):
     before = cls(releases=100, mu=1.0)
     norms, stds = before.row_norms(100), before.std
     norms *= 1e-6

@@ -5,8 +5,7 @@ import math
 import os
 import pickle
 import threading
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from fractions import Fraction
 
 import numpy as np
@@ -26,18 +25,12 @@ MODEL = JointDP(epsilon=1.0, delta=1e-6, relation=Relation.ZERO_OUT)
 MU = MODEL.budget.mu
 
 
-def values(*rows: float | list[float]) -> Block:
+def values(*rows):
     array = np.array(rows, dtype=float).reshape(len(rows), -1)
     return Block(len(rows), {"values": array})
 
 
-def transcript_audit(
-    script: Callable[[JointCurator, list[int]], list],
-    blocks: int,
-    model: JointDP = MODEL,
-    curator_class: type[JointCurator] = JointCurator,
-    together: tuple[int, ...] = (),
-):
+def transcript_audit(script, blocks, model=MODEL, curator_class=JointCurator, together=()):
     """The exact mu of everything that ``script`` publishes, for a user of each block.
 
     The inputs are one number per block. ``together`` adds a difference in several blocks at once:
@@ -59,17 +52,17 @@ def transcript_audit(
 SUM = ClippedSum(1)
 
 
-def spent(cost: float, claimed: float) -> bool:
+def spent(cost, claimed):
     """Whether all of a claim is spent, but for what rounding to the grid adds to the noise."""
     return claimed * (1.0 - 3e-4) <= cost <= claimed * (1.0 + 1e-9)
 
 
-def test_every_block_has_the_full_budget() -> None:
+def test_every_block_has_the_full_budget():
     audit = transcript_audit(lambda c, b: [c.release(SUM, block=n) for n in b], 4)
     assert all(spent(cost, MU) for cost in audit.costs)
 
 
-def test_a_release_is_of_one_block_the_newest_by_default() -> None:
+def test_a_release_is_of_one_block_the_newest_by_default():
     audit = transcript_audit(lambda c, b: [c.release(SUM)], 3)
     assert audit.costs[:2].tolist() == [0.0, 0.0]
     assert spent(audit.costs[2], MU)
@@ -77,7 +70,7 @@ def test_a_release_is_of_one_block_the_newest_by_default() -> None:
 
 @pytest.mark.parametrize("delta", [1e-6, 0.0])
 @pytest.mark.parametrize("statistic", [ClippedSum(7, 2.5), OneHotCounts(2, 3)], ids=str)
-def test_a_release_is_the_sum_on_the_grid_and_the_steps_of_its_seed(statistic, delta) -> None:
+def test_a_release_is_the_sum_on_the_grid_and_the_steps_of_its_seed(statistic, delta):
     """Bit for bit: nothing else is drawn from the source, and nothing else is added."""
     model, rng = JointDP(1.0, delta), np.random.default_rng(3)
     curator, source = model.curator(noise_seed=11), Noise(11)
@@ -98,7 +91,7 @@ def test_a_release_is_the_sum_on_the_grid_and_the_steps_of_its_seed(statistic, d
             assert np.array_equal(release[name], values_of)
 
 
-def test_requeries_share_the_budget() -> None:
+def test_requeries_share_the_budget():
     def ask(curator, numbers):
         return [curator.release(SUM, block=0, mu=MU / math.sqrt(5)) for _ in range(5)]
 
@@ -113,7 +106,7 @@ def test_requeries_share_the_budget() -> None:
         transcript_audit(ask_too_often, 2)
 
 
-def test_streams_pay_once_per_block() -> None:
+def test_streams_pay_once_per_block():
     def stream(curator, numbers):
         counter = curator.stream(SUM, releases=len(numbers))
         return [counter.release(n) for n in numbers]
@@ -125,7 +118,7 @@ def test_streams_pay_once_per_block() -> None:
     assert audit.costs[8] == pytest.approx(MU, rel=1e-3)
 
 
-def test_streams_and_releases_compose() -> None:
+def test_streams_and_releases_compose():
     def both(curator, numbers):
         counter = curator.stream(SUM, releases=4, mu=0.6 * MU, kind="smooth tree")
         out = [counter.release(n) for n in numbers]
@@ -144,7 +137,7 @@ def test_streams_and_releases_compose() -> None:
 
 @settings(max_examples=60, deadline=None)
 @given(data=st.data())
-def test_no_adaptive_script_exceeds_the_budget(data: st.DataObject) -> None:
+def test_no_adaptive_script_exceeds_the_budget(data):
     """The filter under attack: any mix of blocks, mus, streams and defaults."""
     blocks = data.draw(st.integers(1, 4))
     plan = data.draw(
@@ -178,79 +171,8 @@ def test_no_adaptive_script_exceeds_the_budget(data: st.DataObject) -> None:
     assert audit.passed, audit
 
 
-class ForgetsCharges(JointCurator):
-    def price(self, release) -> Fraction:
-        return Fraction(0)
-
-
-class DrawsForTheWholeBudget(JointCurator):
-    """What is charged follows mu; what is drawn is always that of the whole budget."""
-
-    def release_block(self, statistic, block, *, mu=None, spent):
-        whole = super().release_block(statistic, block, spent=Fraction(0))
-        return replace(whole, cost=self._cost(mu, spent))
-
-
-class HalvesTheSensitivity(JointCurator):
-    def apart(self, statistic, step) -> float:
-        return super().apart(statistic, step) / 2
-
-
-class AddsMusInsteadOfSquares(JointCurator):
-    """Charges mu^4 for mu^2: cheap releases look cheaper than they are."""
-
-    def price(self, release) -> Fraction:
-        return super().price(release) ** 2
-
-
-class StreamReenters(JointCurator):
-    """A block may enter a stream twice for one charge: a user in two leaves."""
-
-    def stream(self, *args, **options):
-        self._made_stream = super().stream(*args, **options)
-        return self._made_stream
-
-    def _found(self, number):
-        if hasattr(self, "_made_stream"):
-            self._made_stream._entered.clear()
-        return super()._found(number)
-
-    def _fraction(self, cost) -> Fraction:
-        return Fraction(0) if hasattr(self, "_made_stream") else super()._fraction(cost)
-
-
-@pytest.mark.parametrize(
-    "mutant",
-    [
-        ForgetsCharges,
-        DrawsForTheWholeBudget,
-        HalvesTheSensitivity,
-        AddsMusInsteadOfSquares,
-        StreamReenters,
-    ],
-)
-def test_broken_filters_are_caught(mutant: type[JointCurator]) -> None:
-    def attack(curator, numbers):
-        out = []
-        for _ in range(6):
-            try:
-                out.append(curator.release(SUM, mu=0.6 * MU))
-            except BudgetExceeded:
-                break
-        stream = curator.stream(SUM, releases=6, mu=0.4 * MU)
-        for n in [*numbers, *numbers]:
-            try:
-                out.append(stream.release(n))
-            except (BudgetExceeded, InvalidArgument):
-                continue
-        return out
-
-    assert transcript_audit(attack, 2).passed
-    assert not transcript_audit(attack, 2, curator_class=mutant).passed
-
-
 @pytest.mark.parametrize("mu", [5e-324, 1e-200, 1e-13])
-def test_a_release_too_quiet_to_be_drawn_is_refused_for_nothing(mu: float) -> None:
+def test_a_release_too_quiet_to_be_drawn_is_refused_for_nothing(mu):
     curator = JointDP(1.0, 1e-6).curator()
     curator.add(values(*[0.2] * 400))
     with pytest.raises(InvalidArgument, match=r"range|too small"):
@@ -258,7 +180,7 @@ def test_a_release_too_quiet_to_be_drawn_is_refused_for_nothing(mu: float) -> No
     assert curator.spent(0) == 0.0
 
 
-def test_no_user_makes_a_data_dependent_warning() -> None:
+def test_no_user_makes_a_data_dependent_warning():
     for user in (0.1, 1.0, np.nan, 5e-324, 1e308):
         with np.errstate(all="raise"):
             curator = JointDP(1.0, 1e-6).curator(noise_seed=1)
@@ -267,12 +189,12 @@ def test_no_user_makes_a_data_dependent_warning() -> None:
             curator.stream(SUM, releases=2, mu=0.01).release(0)
 
 
-def test_threads_do_not_overspend() -> None:
+def test_threads_do_not_overspend():
     curator = JointDP(1.0, 1e-6).curator()
     curator.add(Block(200_000, {"values": np.ones((200_000, 8))}))
     refused = []
 
-    def ask() -> None:
+    def ask():
         try:
             curator.release(ClippedSum(8))
         except BudgetExceeded:
@@ -287,7 +209,7 @@ def test_threads_do_not_overspend() -> None:
     assert curator.spent(0) <= curator.limit * (1 + 1e-9)
 
 
-def test_a_reused_buffer_does_not_change_a_block() -> None:
+def test_a_reused_buffer_does_not_change_a_block():
     curator = JointDP(1e4, 1e-6).curator(noise_seed=0)
     buffer = np.zeros((100, 1))
     curator.add(Block(100, {"values": buffer}))
@@ -299,7 +221,7 @@ def test_a_reused_buffer_does_not_change_a_block() -> None:
         curator._blocks[0]["values"][0] = 7.0
 
 
-def test_curators_are_never_copied_or_forked() -> None:
+def test_curators_are_never_copied_or_forked():
     curator = JointDP(1.0, 1e-6).curator()
     curator.add(values(1.0))
     for copier in (copy.copy, copy.deepcopy, pickle.dumps):
@@ -317,10 +239,10 @@ def test_curators_are_never_copied_or_forked() -> None:
 
 
 @pytest.mark.parametrize(("zero", "replace"), [(1.0, 0.0), (1.0, 3.0), (2.0, 1.0), (1.0, math.nan)])
-def test_impossible_sensitivities_are_refused(zero: float, replace: float) -> None:
+def test_impossible_sensitivities_are_refused(zero, replace):
     @dataclass(frozen=True)
     class Wrong(ClippedSum):
-        def l2(self, relation: Relation) -> float:
+        def l2(self, relation):
             return zero if relation is Relation.ZERO_OUT else replace
 
     curator = JointDP(1.0, 1e-6).curator()
@@ -332,7 +254,7 @@ def test_impossible_sensitivities_are_refused(zero: float, replace: float) -> No
     assert curator.spent(0) == 0.0
 
 
-def test_odd_user_ids_and_tiny_budgets() -> None:
+def test_odd_user_ids_and_tiny_budgets():
     curator = JointDP(1.0, 1e-6).curator()
     curator.add(values(1.0, 1.0), user_ids=["\ud800", 10**5000])
     with pytest.raises(InvalidArgument, match="floats"):
@@ -341,7 +263,7 @@ def test_odd_user_ids_and_tiny_budgets() -> None:
         JointDP(1.0, 1e-6, episodes_per_user=10**400)
 
 
-def test_returning_users_are_covered_at_user_level() -> None:
+def test_returning_users_are_covered_at_user_level():
     """A user in three blocks: the audit changes all three at once."""
     model = JointDP(1.0, 1e-6, relation=Relation.ZERO_OUT, episodes_per_user=3)
 
@@ -360,7 +282,7 @@ def test_returning_users_are_covered_at_user_level() -> None:
     assert transcript_audit(stream, 4, model=model, together=(0, 1, 2)).passed
 
 
-def test_disjoint_blocks_pay_a_root_only() -> None:
+def test_disjoint_blocks_pay_a_root_only():
     model = JointDP(1.0, 1e-6, relation=Relation.ZERO_OUT, episodes_per_user=3, disjoint=True)
 
     def ask(curator, numbers):
@@ -380,7 +302,7 @@ def test_disjoint_blocks_pay_a_root_only() -> None:
     blockwise.release(0)
 
 
-def test_episodes_beyond_the_declared_are_left_out() -> None:
+def test_episodes_beyond_the_declared_are_left_out():
     curator = JointDP(1e3, 1e-6, episodes_per_user=2).curator(noise_seed=1)
     ones = Block(3, {"values": np.ones((3, 1))})
     curator.add(ones, user_ids=["ann", "bob", "ann"])
@@ -394,13 +316,13 @@ def test_episodes_beyond_the_declared_are_left_out() -> None:
     assert running.stream(SUM, releases=1).release(0).users == 2
 
 
-def test_nobody_is_twice_in_a_disjoint_block() -> None:
+def test_nobody_is_twice_in_a_disjoint_block():
     curator = JointDP(1.0, 1e-6, episodes_per_user=5, disjoint=True).curator()
     curator.add(Block(3, {"values": np.ones((3, 1))}), user_ids=[7, 7, np.int64(7)])
     assert curator._blocks[0].users == 1
 
 
-def test_user_ids_are_all_or_none() -> None:
+def test_user_ids_are_all_or_none():
     curator = MODEL.curator()
     curator.add(values(1.0), user_ids=[1])
     with pytest.raises(InvalidArgument, match="every block or for none"):
@@ -408,7 +330,7 @@ def test_user_ids_are_all_or_none() -> None:
     with pytest.raises(InvalidArgument, match="as many ids"):
         curator.add(values(1.0), user_ids=[1, 2])
     with pytest.raises(InvalidArgument, match="integers or strings"):
-        curator.add(values(1.0), user_ids=[1.5])  # type: ignore[list-item]
+        curator.add(values(1.0), user_ids=[1.5])
     # Who was refused was not counted: of two episodes one is left.
     twice = JointDP(1.0, 1e-6, episodes_per_user=2).curator(users=2)
     with pytest.raises(InvalidArgument, match="as many ids"):
@@ -417,14 +339,14 @@ def test_user_ids_are_all_or_none() -> None:
     assert twice.release(SUM).users == 2
 
 
-def test_without_privacy_users_may_return() -> None:
+def test_without_privacy_users_may_return():
     curator = NonPrivate().curator()
     for _ in range(3):
         curator.add(values(1.0, 1.0), user_ids=["a", "a"])
         assert curator.release(SUM)["sum"].item() == 2.0
 
 
-def test_a_release_states_the_noise_of_each_part() -> None:
+def test_a_release_states_the_noise_of_each_part():
     """A part of weight one half has twice the noise; a symmetric one stays symmetric."""
     statistic = GramCross(rows=20, columns=3, steps=4, weight=0.5, tau=2.0)
     curator = JointDP(1.0, 1e-6).curator(noise_seed=3)
@@ -435,7 +357,7 @@ def test_a_release_states_the_noise_of_each_part() -> None:
     assert np.array_equal(release["gram"], release["gram"].T)
 
 
-def test_pure_dp_is_laplace_and_all_is_spent_at_once() -> None:
+def test_pure_dp_is_laplace_and_all_is_spent_at_once():
     curator = JointDP(1.0, 0.0).curator(noise_seed=0)
     curator.add(Block(1, {"cells": np.zeros((1, 2), dtype=int)}))
     statistic = OneHotCounts(steps=2, cells=4)
@@ -456,7 +378,7 @@ def test_pure_dp_is_laplace_and_all_is_spent_at_once() -> None:
     assert stream.counter.kind == "smooth tree"
 
 
-def test_mistakes_are_refused_and_change_nothing() -> None:
+def test_mistakes_are_refused_and_change_nothing():
     curator = JointDP(1.0, 1e-6).curator(users=5)
     with pytest.raises(InvalidArgument, match="block"):
         curator.release(SUM)
@@ -485,8 +407,7 @@ def test_mistakes_are_refused_and_change_nothing() -> None:
     for _ in range(2):  # refused, it has not entered
         with pytest.raises(InvalidArgument, match="shape"):
             stream.release(wide)
-    assert curator.spent(wide) == 0.0
-    assert stream.release(0).index == 0
+    assert (curator.spent(wide), stream.release(0).index) == (0.0, 0)
     with pytest.raises(InvalidArgument, match="entered"):
         stream.release(0)
     last = curator.add(values(1.0))
@@ -498,22 +419,22 @@ def test_mistakes_are_refused_and_change_nothing() -> None:
         curator.release(SUM, block=0)
 
 
-def test_a_relation_by_name_is_the_relation() -> None:
+def test_a_relation_by_name_is_the_relation():
     """A string that compared unequal to both members once halved the noise."""
     for name, std in (("replace-one", 2 / MU), ("zero-out", 1 / MU)):
-        curator = JointDP(1.0, 1e-6, relation=name).curator(noise_seed=0)  # type: ignore[arg-type]
+        curator = JointDP(1.0, 1e-6, relation=name).curator(noise_seed=0)
         curator.add(values(1.0))
         assert curator.release(SUM).std["sum"] == pytest.approx(std, rel=2e-4)
         assert curator.guarantee.relation.value == name
     with pytest.raises(InvalidArgument, match="relation"):
-        JointDP(1.0, 1e-6, relation="both")  # type: ignore[arg-type]
+        JointDP(1.0, 1e-6, relation="both")
     with pytest.raises(InvalidArgument, match="relation"):
-        SUM.l2("neither")  # type: ignore[arg-type]
+        SUM.l2("neither")
     with pytest.raises(InvalidArgument, match="disjoint"):
-        JointDP(1.0, 1e-6, disjoint="no")  # type: ignore[arg-type]
+        JointDP(1.0, 1e-6, disjoint="no")
 
 
-def test_the_guarantee_names_every_kind_of_release() -> None:
+def test_the_guarantee_names_every_kind_of_release():
     curator = MODEL.curator(noise_seed=0)
     assert "filter" in curator.guarantee.mechanism
     curator.stream(SUM, releases=3, mu=0.1)
@@ -523,7 +444,7 @@ def test_the_guarantee_names_every_kind_of_release() -> None:
     assert "optimal counter and releases under a budget filter" in curator.guarantee.mechanism
 
 
-def test_aggregate_blocks_are_for_simulations() -> None:
+def test_aggregate_blocks_are_for_simulations():
     block = Block(10, {"counts": np.array([[4.0, 6.0]])}, aggregate=True)
     with pytest.raises(InvalidArgument, match="simulations"):
         JointDP(1.0, 1e-6).curator().add(block)
@@ -532,11 +453,11 @@ def test_aggregate_blocks_are_for_simulations() -> None:
     assert curator.release(OneHotCounts(1, 2)).users == 10
 
 
-def test_a_source_that_draws_no_whole_numbers_is_refused() -> None:
+def test_a_source_that_draws_no_whole_numbers_is_refused():
     class Floats:
         simulation = False
 
-        def normal(self, shape: tuple[int, ...]) -> np.ndarray:
+        def normal(self, shape):
             return np.zeros(shape)
 
     with pytest.raises(InvalidArgument, match="source must be NoiseSource"):
@@ -545,7 +466,7 @@ def test_a_source_that_draws_no_whole_numbers_is_refused() -> None:
         JointDP(1.0, 1e-6).curator(source=Noise(), noise_seed=1)
 
 
-def test_no_release_is_free_however_little_it_costs() -> None:
+def test_no_release_is_free_however_little_it_costs():
     """Beside what was spent the cost is below the last digit of a float; it counts all the same."""
     curator = JointDP(1.0, 1e-6).curator(noise_seed=0)
     curator.add(values(1.0))
@@ -570,7 +491,7 @@ def test_no_release_is_free_however_little_it_costs() -> None:
     assert one.spent(0) > float(before)
 
 
-def test_a_refusal_draws_nothing() -> None:
+def test_a_refusal_draws_nothing():
     """Noise that was drawn and thrown away would be noise that was chosen."""
     refused, plain = (JointDP(1.0, 1e-6).curator(noise_seed=7) for _ in range(2))
     for curator in (refused, plain):
@@ -590,33 +511,32 @@ def test_a_refusal_draws_nothing() -> None:
     assert stream.counter.released == 0
 
 
-def test_a_call_within_a_call_is_refused() -> None:
+def test_a_call_within_a_call_is_refused():
     """Only a signal handler, or code of a statistic's own, makes one."""
     curator = JointDP(1.0, 1e-6).curator(noise_seed=0)
     curator.add(values(1.0))
 
     @dataclass(frozen=True)
     class Recursive(ClippedSum):
-        def vectors(self, block: Block) -> np.ndarray:
+        def vectors(self, block):
             curator.release(SUM)
             return super().vectors(block)
 
     with pytest.raises(Busy, match="release within another call"):
         curator.release(Recursive(1))
-    assert curator.spent(0) == 0.0
-    assert curator.release(SUM).users == 1
+    assert (curator.spent(0), curator.release(SUM).users) == (0.0, 1)
 
 
-def test_an_interrupted_stream_lets_no_block_in_twice() -> None:
+def test_an_interrupted_stream_lets_no_block_in_twice():
     """Whatever comes between the noise and the accounts, she has entered and paid."""
     curator = MODEL.curator(noise_seed=0)
     curator.add(values(1.0))
     stream = curator.stream(SUM, releases=3)
 
-    def interrupted(*args: object) -> None:
+    def interrupted(*args):
         raise KeyboardInterrupt
 
-    stream.counter._released = interrupted  # type: ignore[method-assign,assignment]
+    stream.counter._released = interrupted
     with pytest.raises(KeyboardInterrupt):
         stream.release(0)
     assert curator.spent(0) == pytest.approx(MU**2)

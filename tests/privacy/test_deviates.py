@@ -15,10 +15,9 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from numpy.typing import NDArray
 from scipy import stats
 
-from tacit.privacy.deviates import CELLS, Curve, Deviates, Scale, curve
+from tacit.privacy.deviates import CELLS, Deviates, Scale, curve
 
 BY_CHANCE = 1e-9
 SCALES = (0.01, 0.3, 1.0, 1.7, 3.0, 10.0, 4.2247e3, 2.0**20, 1e9 / 7, 2.0**40, 2.0**51)
@@ -27,27 +26,27 @@ SCALES = (0.01, 0.3, 1.0, 1.7, 3.0, 10.0, 4.2247e3, 2.0**20, 1e9 / 7, 2.0**40, 2
 class Seeded:
     """Random bytes from a seed, counted."""
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed):
         self._rng = np.random.Generator(np.random.PCG64DXSM(seed))
         self.asked = 0
 
-    def __call__(self, count: int) -> bytes:
+    def __call__(self, count):
         self.asked += 1
         return self._rng.bytes(count)
 
 
-def drawn(squared: bool, scale: float, count: int, seed: int = 3) -> NDArray[np.int64]:
+def drawn(squared, scale, count, seed=3):
     draws = Deviates(Seeded(seed))
     return draws.normal(scale, count) if squared else draws.laplace(scale, count)
 
 
-def law(squared: bool) -> stats.rv_continuous:
+def law(squared):
     return stats.norm if squared else stats.laplace
 
 
 @pytest.mark.parametrize("scale", SCALES)
 @pytest.mark.parametrize("squared", [True, False])
-def test_rounded_variables_have_exactly_their_masses(squared: bool, scale: float) -> None:
+def test_rounded_variables_have_exactly_their_masses(squared, scale):
     """Chi-square over whole numbers, or over bins of whole numbers of about equal mass."""
     count = 150_000
     seen = drawn(squared, scale, count)
@@ -64,7 +63,7 @@ def test_rounded_variables_have_exactly_their_masses(squared: bool, scale: float
 
 
 @pytest.mark.parametrize("squared", [True, False])
-def test_low_order_bits_are_fair_coins(squared: bool) -> None:
+def test_low_order_bits_are_fair_coins(squared):
     """At a large scale the last twenty binary digits are uniform and independent of the others."""
     seen = np.abs(drawn(squared, 2.0**40, 200_000))
     digits = (seen[:, np.newaxis] >> np.arange(20)) & 1
@@ -78,7 +77,7 @@ def test_low_order_bits_are_fair_coins(squared: bool) -> None:
 
 
 @pytest.mark.parametrize("squared", [True, False])
-def test_numbers_are_independent_of_their_places(squared: bool) -> None:
+def test_numbers_are_independent_of_their_places(squared):
     """Neighbours in an array, and the ends of the parts in which it is drawn."""
     seen = drawn(squared, 2.0**51, 200_001) / 2.0**51
     pairs = np.corrcoef(seen[:-1], seen[1:])[0, 1]
@@ -89,9 +88,7 @@ def test_numbers_are_independent_of_their_places(squared: bool) -> None:
 
 
 @pytest.mark.parametrize("squared", [True, False])
-def test_few_numbers_have_the_same_law_as_many(
-    squared: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_few_numbers_have_the_same_law_as_many(squared, monkeypatch):
     """A process that draws a few hundred compiles no loop."""
     monkeypatch.setattr(Deviates, "_few", lambda self, count: True)
     draws = Deviates(Seeded(5))
@@ -103,7 +100,7 @@ def test_few_numbers_have_the_same_law_as_many(
     assert stats.chi2_contingency(table).pvalue > BY_CHANCE
 
 
-def test_numba_is_loaded_after_a_few_hundred_numbers() -> None:
+def test_numba_is_loaded_after_a_few_hundred_numbers():
     code = (
         "import sys\n"
         "from tacit.privacy.deviates import Deviates\n"
@@ -116,7 +113,7 @@ def test_numba_is_loaded_after_a_few_hundred_numbers() -> None:
 
 
 @pytest.mark.parametrize("squared", [True, False])
-def test_cells_cover_the_curve(squared: bool) -> None:
+def test_cells_cover_the_curve(squared):
     """Every height is at least the curve, every sure one at most; all fit into 64 bits."""
     cells = curve(squared)
     with localcontext() as context:
@@ -137,11 +134,46 @@ def test_cells_cover_the_curve(squared: bool) -> None:
     assert beyond * CELLS <= cells.tail * (1 + 1e-12)
 
 
-def _decimal(x: Fraction) -> Decimal:
+def _decimal(x):
     return Decimal(x.numerator) / Decimal(x.denominator)
 
 
-def both(cells: Curve, scale: float, words: NDArray[np.uint64]) -> tuple[list[int | str], ...]:
+def number(cells, scale, first, second):
+    """What two words mean, in fractions: a number, or None where the point is above the curve."""
+    cell = max(i for i in range(CELLS * cells.end) if cells.edges[i] <= first)
+    x = (Fraction(cell) + Fraction(2 * (second & (2**63 - 1)) + 1, 2**64)) / CELLS
+    if first - cells.edges[cell] >= cells.peak * (-_decimal(cells.exponent(x))).exp():
+        return None
+    steps = math.floor(Fraction(scale) * x + Fraction(1, 2))
+    return -steps if second >> 63 else steps
+
+
+@pytest.mark.parametrize("squared", [True, False])
+def test_words_of_every_cell_give_their_number(squared):
+    """Also in the tails, out to 8 and 44 scales, where no draw would come; and at the curve."""
+    cells, rng, scale = curve(squared), np.random.default_rng(3), 2.0**44 / 7.0
+    for i in range(CELLS * cells.end):
+        start, own = cells.edges[i], cells.edges[i + 1] - cells.edges[i]
+        second = int(rng.integers(0, 2**63)) + 2**63 * int(rng.integers(2))
+        if own < 1 << 20:  # selected once in 10^13 times, and then by further digits
+            continue
+        heights = [int(int(cells.sure[i]) * rng.random())]
+        if i % 40 == 5:
+            x = (Fraction(i) + Fraction(second & (2**63 - 1), 2**63)) / CELLS
+            with localcontext() as context:
+                context.prec = 60
+                edge = int(cells.peak * (-_decimal(cells.exponent(x))).exp())
+            gap = 1 + (edge >> 40)
+            heights += [edge - gap, min(edge + gap, own - 1)]
+        for height in heights:
+            with localcontext() as context:
+                context.prec = 60
+                expected = number(cells, scale, start + height, second)
+            settled = Deviates(Seeded(i))._settled(cells, Scale.of(scale), start + height, second)
+            assert settled == expected
+
+
+def both(cells, scale, words):
     """What the loop makes of words, and the slow form, with "open" where digits are missing."""
     from tacit.privacy.deviate_loops import fill
 
@@ -151,11 +183,11 @@ def both(cells: Curve, scale: float, words: NDArray[np.uint64]) -> tuple[list[in
     numbers = np.uint64(made.multiplier), np.uint64(made.shift)
     tables = cells.starts, cells.heights, cells.sure, cells.guide
     filled, waiting = fill(words, tables, cells.squared, numbers, out, undecided)
-    fast: list[int | str] = out[:filled].tolist()
+    fast = out[:filled].tolist()
     for place, _ in undecided[:waiting].tolist():
         fast[place] = "open"
     rows = set(undecided[:waiting, 1].tolist())
-    slow: list[int | str] = []
+    slow = []
     for row, (first, second) in enumerate(words.tolist()):
         if row in rows:
             slow.append("open")
@@ -171,7 +203,7 @@ def both(cells: Curve, scale: float, words: NDArray[np.uint64]) -> tuple[list[in
 
 @pytest.mark.parametrize("scale", [2.0**-10, 0.7, 5.3, 2.0**30 / 3, 2.0**51])
 @pytest.mark.parametrize("squared", [True, False])
-def test_the_loop_computes_what_the_slow_form_computes(squared: bool, scale: float) -> None:
+def test_the_loop_computes_what_the_slow_form_computes(squared, scale):
     """On random words, and on words at the edges of cells and of what is taken at once."""
     cells, rng = curve(squared), np.random.default_rng(7)
     random = rng.integers(0, 2**64, (3000, 2), dtype=np.uint64)
@@ -194,7 +226,7 @@ def test_the_loop_computes_what_the_slow_form_computes(squared: bool, scale: flo
     assert fast.count("open") < len(words) / 3
 
 
-def test_the_loop_has_no_floating_point_type() -> None:
+def test_the_loop_has_no_floating_point_type():
     """Compiled here and now: what numba reads from its cache it does not show."""
     import numba
 
@@ -214,7 +246,7 @@ def test_the_loop_has_no_floating_point_type() -> None:
 
 @pytest.mark.parametrize("squared", [True, False])
 @pytest.mark.parametrize("cell", [0, 17, 200])
-def test_a_height_at_the_curve_is_decided_by_more_digits(squared: bool, cell: int) -> None:
+def test_a_height_at_the_curve_is_decided_by_more_digits(squared, cell):
     """The height's whole part is the curve's: only what is drawn next can tell."""
     cells = curve(squared)
     fraction = 2**62
@@ -234,7 +266,7 @@ def test_a_height_at_the_curve_is_decided_by_more_digits(squared: bool, cell: in
     assert both(cells, 8.0, words)[0] == ["open"]
 
 
-def test_a_half_is_decided_by_more_digits() -> None:
+def test_a_half_is_decided_by_more_digits():
     """x = 1/2 - tiny and scale 1: both 0 and 1 are possible until further digits are drawn."""
     cells = curve(True)
     first, last = cells.edges[31], 2**63 - 1
@@ -250,7 +282,7 @@ def test_a_half_is_decided_by_more_digits() -> None:
 
 
 @pytest.mark.parametrize("squared", [True, False])
-def test_the_tail_has_the_law_of_the_variable_beyond_the_cells(squared: bool) -> None:
+def test_the_tail_has_the_law_of_the_variable_beyond_the_cells(squared):
     cells, draws = curve(squared), Deviates(Seeded(2))
     found = []
     for _ in range(3000):
@@ -267,15 +299,13 @@ def test_the_tail_has_the_law_of_the_variable_beyond_the_cells(squared: bool) ->
 
 
 @given(st.floats(2.0**-16, 2.0**51))
-def test_a_scale_is_kept_to_the_last_bit(scale: float) -> None:
+def test_a_scale_is_kept_to_the_last_bit(scale):
     assert Scale.of(scale).fraction == Fraction(scale)
 
 
 @settings(max_examples=30, deadline=None)
 @given(st.floats(0.01, 2.0**51), st.integers(0, 2**32 - 1), st.booleans())
-def test_a_number_is_its_point_times_the_scale_rounded(
-    scale: float, seed: int, squared: bool
-) -> None:
+def test_a_number_is_its_point_times_the_scale_rounded(scale, seed, squared):
     """The same words at scale 2^51, which shows the point, and at another one."""
     fine, coarse = (drawn(squared, s, 5, seed).tolist() for s in (2.0**51, scale))
     for point, steps in zip(fine, coarse, strict=True):
@@ -284,7 +314,7 @@ def test_a_number_is_its_point_times_the_scale_rounded(
 
 
 @pytest.mark.parametrize("squared", [True, False])
-def test_opendp_draws_the_same_at_large_scales(squared: bool) -> None:
+def test_opendp_draws_the_same_at_large_scales(squared):
     """Discrete noise of scale 10^5 is that of rounded real numbers, up to exp(-10^10).
 
     Two samples of 4,000 are compared by Kolmogorov and Smirnov; the error probability is 1e-12,
@@ -300,7 +330,7 @@ def test_opendp_draws_the_same_at_large_scales(squared: bool) -> None:
     assert stats.ks_2samp(theirs, drawn(squared, scale, 4000)).pvalue > 1e-12
 
 
-def test_a_source_that_gives_too_few_bytes_is_refused() -> None:
+def test_a_source_that_gives_too_few_bytes_is_refused():
     for count in (3, 3000):
         with pytest.raises(ValueError, match=r"bytes|reshape|size"):
             Deviates(lambda wanted: bytes(wanted - 1)).normal(8.0, count)

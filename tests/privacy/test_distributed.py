@@ -20,14 +20,14 @@ from tests.refusals import refusals
 MODEL = DistributedDP(1.0, 1e-6)
 
 
-def rounded(scale: float, reach: int) -> np.ndarray:
+def rounded(scale, reach):
     """The probabilities of round(scale Z) from -reach to reach, accurate in the tails too."""
     k = np.arange(reach + 1)
     right = ndtr(-(k - 0.5) / scale) - ndtr(-(k + 0.5) / scale)
     return np.concatenate([right[:0:-1], right])
 
 
-def convolved(scale: float, shares: int) -> np.ndarray:
+def convolved(scale, shares):
     """The law of the sum of so many round(scale Z), by the Fourier transform; index 0 is 0."""
     reach = math.ceil(13.0 * scale * math.sqrt(shares)) + shares
     one = np.zeros(1 << (2 * reach).bit_length())
@@ -36,7 +36,7 @@ def convolved(scale: float, shares: int) -> np.ndarray:
     return np.maximum(np.fft.ifft(np.fft.fft(one) ** shares).real, 0.0)
 
 
-def exceeds(law: np.ndarray, shift: int, epsilon: float) -> float:
+def exceeds(law, shift, epsilon):
     """The smallest delta with which a shift of the law is (epsilon, delta)-private."""
     return float(np.maximum(law - math.exp(epsilon) * np.roll(law, shift), 0.0).sum())
 
@@ -44,9 +44,7 @@ def exceeds(law: np.ndarray, shift: int, epsilon: float) -> float:
 @pytest.mark.parametrize(
     ("shares", "scale"), [(2, 2.0), (2, 4.0), (8, 2.0), (8, 5.0), (64, 2.0), (64, 6.0), (500, 2.5)]
 )
-def test_a_sum_of_shares_is_as_near_to_a_rounded_gaussian_as_proven(
-    shares: int, scale: float
-) -> None:
+def test_a_sum_of_shares_is_as_near_to_a_rounded_gaussian_as_proven(shares, scale):
     law = convolved(scale, shares)
     w = shares * scale**2 + (shares - 1.0) / 12.0
     reach = law.size // 2 - 1
@@ -63,9 +61,7 @@ def test_a_sum_of_shares_is_as_near_to_a_rounded_gaussian_as_proven(
 
 @pytest.mark.parametrize("devices", [1, 4, 40])
 @pytest.mark.parametrize(("epsilon", "delta"), [(1.0, 1e-6), (4.0, 1e-5)])
-def test_what_the_accountant_says_is_what_exact_convolution_finds(
-    devices: int, epsilon: float, delta: float
-) -> None:
+def test_what_the_accountant_says_is_what_exact_convolution_finds(devices, epsilon, delta):
     model = DistributedDP(epsilon, delta, honest=1.0, bits=16)
     statistic = ClippedSum(1)
     plan = SumPlan.of(statistic, model, devices)
@@ -76,7 +72,7 @@ def test_what_the_accountant_says_is_what_exact_convolution_finds(
     assert exceeds(convolved(0.9 * plan.scale, plan.least), apart, epsilon) > 1.2 * delta
 
 
-def test_noise_is_that_of_joint_dp() -> None:
+def test_noise_is_that_of_joint_dp():
     statistic = OneHotCounts(steps=20, cells=72)
     joint = statistic.l2(Relation.REPLACE_ONE) / JointDP(1.0, 1e-6).budget.mu
     plan = SumPlan.of(statistic, MODEL, 10_000)
@@ -86,13 +82,13 @@ def test_noise_is_that_of_joint_dp() -> None:
     assert SumPlan.of(statistic, DistributedDP(1.0, 1e-6, 0.5), 10_000).std(5_000) >= joint
 
 
-def test_a_share_is_the_rounded_statistic_plus_its_noise(monkeypatch) -> None:
+def test_a_share_is_the_rounded_statistic_plus_its_noise(monkeypatch):
     statistic = OneHotCounts(steps=2, cells=5)
     data = Block(1, {"cells": np.array([[4, 1]])})
     plan = SumPlan.of(statistic, MODEL, 100)
     asked = []
 
-    def steps(self, pure: bool, scale: float, count: int) -> np.ndarray:
+    def steps(self, pure, scale, count):
         asked.append((pure, scale, count))
         return np.full(count, -7)
 
@@ -104,7 +100,7 @@ def test_a_share_is_the_rounded_statistic_plus_its_noise(monkeypatch) -> None:
     assert sent.min() >= 0
 
 
-def test_the_noise_of_real_sums_has_the_planned_variance(monkeypatch) -> None:
+def test_the_noise_of_real_sums_has_the_planned_variance(monkeypatch):
     # 240 numbers, sums of 10 shares, of known bytes: within 5 deviations, the same every time.
     monkeypatch.setattr(os, "urandom", np.random.default_rng(7).bytes)
     statistic, devices = ClippedSum(16), 10
@@ -123,7 +119,7 @@ def test_the_noise_of_real_sums_has_the_planned_variance(monkeypatch) -> None:
 
 @given(st.integers(8, 62), st.lists(st.integers(-(2**40), 2**40), min_size=1, max_size=20))
 @settings(max_examples=60, deadline=None)
-def test_opened_sums_are_sums_as_long_as_they_fit(bits: int, values: list[int]) -> None:
+def test_opened_sums_are_sums_as_long_as_they_fit(bits, values):
     plan = SumPlan(len(values), 1, 0.25, 5.0, bits, 1)
     total = added([[v & (plan.modulus - 1)] for v in values], bits)
     half = plan.modulus // 2
@@ -148,7 +144,7 @@ test_what_is_refused = refusals(
 )
 
 
-def test_a_curator_takes_opened_sums_and_nothing_else() -> None:
+def test_a_curator_takes_opened_sums_and_nothing_else():
     curator, statistic = MODEL.curator(), ClippedSum(2)
     plan = SumPlan.of(statistic, MODEL, 100)
     with pytest.raises(InvalidArgument, match="not raw data"):
@@ -167,7 +163,7 @@ def test_a_curator_takes_opened_sums_and_nothing_else() -> None:
         curator.release(ClippedSum(2, radius=2.0), block=0)
 
 
-def test_the_guarantee_names_its_assumptions() -> None:
+def test_the_guarantee_names_its_assumptions():
     guarantee = MODEL.curator().guarantee
     assert guarantee.model == "distributed"
     assert guarantee.mu is None
@@ -177,15 +173,15 @@ def test_the_guarantee_names_its_assumptions() -> None:
     assert tacit.Guarantee.from_dict(guarantee.to_dict()) == guarantee
 
 
-def test_an_agent_learns_from_opened_sums_and_resumes(tmp_path) -> None:
+def test_an_agent_learns_from_opened_sums_and_resumes(tmp_path):
     world = tabular.riverswim(states=3, horizon=6)
     rng = np.random.default_rng(3)
 
-    def made() -> tacit.Agent:
+    def made():
         options = {"seed": 1, "store": tmp_path / "store.db"}
         return tacit.agent(world.spec, users=900, privacy=DistributedDP(20.0, 1e-6), **options)
 
-    def next_sum(agent: tacit.Agent) -> tuple[np.ndarray, int]:
+    def next_sum(agent):
         devices = agent.block_users
         episodes = world.simulate(agent.policy, devices, rng, "episodes").block()
         shares = [
@@ -216,7 +212,7 @@ def test_an_agent_learns_from_opened_sums_and_resumes(tmp_path) -> None:
 
 
 @pytest.mark.parametrize("model", [MODEL, DistributedDP(4.0, 1e-4, bits=30)], ids=str)
-def test_a_simulated_sum_has_the_law_of_devices_shares(model: DistributedDP) -> None:
+def test_a_simulated_sum_has_the_law_of_devices_shares(model):
     """Kolmogorov and Smirnov at 1e-10, variances at 7 standard errors: below 1e-9."""
     statistic, devices, size = ClippedSum(3000), 20, 3000
     nothing = Block(1, {"values": np.zeros((1, size))})

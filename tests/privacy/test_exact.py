@@ -6,16 +6,13 @@ Tests of distributions are chi-square tests that fail by chance with a probabili
 import math
 from dataclasses import replace
 from fractions import Fraction
-from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from numpy.typing import NDArray
 from scipy import stats
 
-from research.worlds import cartpole
 from tacit import Block, FittedFunctionalQ, JointDP, LocalDP, Relation
 from tacit.continuous import line
 from tacit.continuous.estimate import GRID
@@ -25,11 +22,8 @@ from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.local import report
 from tacit.privacy.noise import Noise, grid_sensitivity, grid_step, grid_total
 from tacit.privacy.standard import ClippedSum, GramCross, OneHotCounts
-from tacit.privacy.statistic import Statistic, StreamedBlock
+from tacit.privacy.statistic import StreamedBlock
 from tacit.tabular.visits import VisitCounts
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 
 JOINT = JointDP(1.0, 1e-6)
 PURE = JointDP(1.0, 0.0)
@@ -42,7 +36,7 @@ COUNTS = OneHotCounts(3, 4, valued=True)
 VISITS = VisitCounts(3, 2, 4)
 
 
-def some_users(statistic: Statistic, users: int, seed: int, spread: float = 1.0) -> Block:
+def some_users(statistic, users, seed, spread=1.0):
     rng = np.random.default_rng(seed)
     if isinstance(statistic, ClippedSum):
         return Block(users, {"values": spread * rng.normal(size=(users, statistic.dimension))})
@@ -66,7 +60,7 @@ def some_users(statistic: Statistic, users: int, seed: int, spread: float = 1.0)
     )
 
 
-def assert_on_grid(statistic: Statistic, parts: Any, step: float) -> Ints:
+def assert_on_grid(statistic, parts, step):
     """The release is what whole steps unpack to, bit for bit; returns the steps."""
     steps = np.rint(statistic.layout.pack(parts) / step)
     assert np.abs(steps).max() < 2.0**53
@@ -77,7 +71,7 @@ def assert_on_grid(statistic: Statistic, parts: Any, step: float) -> Ints:
 
 @pytest.mark.parametrize("statistic", [ClippedSum(5, 3.0), GRAM, COUNTS, VISITS], ids=str)
 @pytest.mark.parametrize("seed", [3, None], ids=["simulated", "real"])
-def test_releases_are_on_the_grid(statistic: Statistic, seed: int | None) -> None:
+def test_releases_are_on_the_grid(statistic, seed):
     for model in (JOINT, PURE) if statistic is not GRAM else (JOINT,):
         curator = model.curator(noise_seed=seed)
         curator.add(some_users(statistic, 30, 1))
@@ -93,7 +87,7 @@ def test_releases_are_on_the_grid(statistic: Statistic, seed: int | None) -> Non
                 assert_on_grid(statistic, released.parts, step)
 
 
-def test_no_zero_has_a_sign(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_zero_has_a_sign(monkeypatch):
     """Without noise sums are zero, and whether it is -0.0 would be a bit about somebody."""
     values = np.array([[1e-9, -1e-9], [-1e-9, 1e-9]])
     monkeypatch.setattr(
@@ -113,7 +107,7 @@ def test_no_zero_has_a_sign(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("kind", ["blocks", "smooth tree"])
 @pytest.mark.parametrize("epsilon", [1.0, 3e-7])
-def test_counters_add_whole_numbers_without_an_error(kind: str, epsilon: float) -> None:
+def test_counters_add_whole_numbers_without_an_error(kind, epsilon):
     """Two runs with the same noise differ by exactly their sums, at any scale and size of sum."""
     statistic = OneHotCounts(1, 2)
     model = JointDP(epsilon, 0.0)
@@ -133,7 +127,7 @@ def test_counters_add_whole_numbers_without_an_error(kind: str, epsilon: float) 
     assert noisiest > (2**36 if epsilon < 1 else 2**12)
 
 
-def test_single_releases_add_integers_beyond_what_floats_hold() -> None:
+def test_single_releases_add_integers_beyond_what_floats_hold():
     statistic = OneHotCounts(1, 1)
     step = grid_step(statistic, "l2")
     users = 2**45 + 1
@@ -147,25 +141,25 @@ def test_single_releases_add_integers_beyond_what_floats_hold() -> None:
     assert released == step * float(total)
 
 
-def shift(statistic: Statistic, pair: Block, step: float) -> Floats:
+def shift(statistic, pair, step):
     one, other = (
         grid_total(statistic, pair.take(slice(i, i + 1)), step).astype(float) for i in (0, 1)
     )
     return one - other
 
 
-def check_pair(statistic: Statistic, pair: Block) -> float:
+def check_pair(statistic, pair):
     """The largest ratio of what two users are apart to what they are charged for."""
     found = 0.0
     norms = [("l2", 2), ("l1", 1)] if statistic.l1(Relation.ZERO_OUT) is not None else [("l2", 2)]
     for norm, order in norms:
-        step = grid_step(statistic, norm)  # type: ignore[arg-type]
+        step = grid_step(statistic, norm)
         apart = float(np.linalg.norm(shift(statistic, pair, step), order))
-        most = grid_sensitivity(statistic, Relation.REPLACE_ONE, norm, step)  # type: ignore[arg-type]
+        most = grid_sensitivity(statistic, Relation.REPLACE_ONE, norm, step)
         assert apart <= most
         for user in (0, 1):
             alone = grid_total(statistic, pair.take(slice(user, user + 1)), step)
-            least = grid_sensitivity(statistic, Relation.ZERO_OUT, norm, step)  # type: ignore[arg-type]
+            least = grid_sensitivity(statistic, Relation.ZERO_OUT, norm, step)
             assert float(np.linalg.norm(alone.astype(float), order)) <= least
         found = max(found, apart / most)
     return found
@@ -188,14 +182,14 @@ ATTACKED = {
     seed=st.integers(0, 2**32),
     size=st.sampled_from([0.0, 1e-300, 1e-6, 0.5, 1.0, 3.0, 1e9, 1e200, math.nan, math.inf]),
 )
-def test_rounded_users_are_never_farther_apart(name: str, seed: int, size: float) -> None:
+def test_rounded_users_are_never_farther_apart(name, seed, size):
     statistic = ATTACKED[name]
     with np.errstate(all="ignore"):
         pair = some_users(statistic, 2, seed, size)
     check_pair(statistic, pair)
 
 
-WORST: dict[str, tuple[Statistic, Block]] = {
+WORST = {
     "sum": (ClippedSum(4), Block(2, {"values": np.array([[0.5] * 4, [-0.5] * 4])})),
     "counts": (
         COUNTS,
@@ -220,12 +214,12 @@ WORST: dict[str, tuple[Statistic, Block]] = {
 
 
 @pytest.mark.parametrize("name", WORST)
-def test_the_worst_pair_attains_the_sensitivity(name: str) -> None:
+def test_the_worst_pair_attains_the_sensitivity(name):
     statistic, pair = WORST[name]
     assert check_pair(statistic, pair) > 0.99
 
 
-def test_rounding_can_push_two_users_apart_by_all_that_is_added_for_it() -> None:
+def test_rounding_can_push_two_users_apart_by_all_that_is_added_for_it():
     statistic = ClippedSum(4, 2.0 * 15_000.51)
     assert grid_step(statistic, "l2") == 1.0
     pair = Block(2, {"values": 15_000.51 * np.array([[1.0] * 4, [-1.0] * 4])})
@@ -236,7 +230,7 @@ def test_rounding_can_push_two_users_apart_by_all_that_is_added_for_it() -> None
     assert apart <= most == pytest.approx(60_004.1544, abs=1e-3)
 
 
-def test_hostile_users_empty_blocks_and_blocks_in_parts() -> None:
+def test_hostile_users_empty_blocks_and_blocks_in_parts():
     statistic = ClippedSum(2)
     step = grid_step(statistic, "l2")
     values = np.array([[np.nan, 1.0], [np.inf, 0.0], [1e300, -1e300], [0.3, 0.4]])
@@ -261,10 +255,10 @@ def test_hostile_users_empty_blocks_and_blocks_in_parts() -> None:
 # What does not fit is refused before anybody pays.
 
 
-def test_sums_that_do_not_fit_are_refused_before_anybody_pays() -> None:
+def test_sums_that_do_not_fit_are_refused_before_anybody_pays():
     statistic = OneHotCounts(1, 1)
 
-    def sums(users: int) -> Block:
+    def sums(users):
         return Block(users, {"counts": np.array([[float(users)]])}, aggregate=True)
 
     curator = JOINT.curator(noise_seed=1)
@@ -283,7 +277,7 @@ def test_sums_that_do_not_fit_are_refused_before_anybody_pays() -> None:
     assert stream.counter.released == 2
 
 
-def test_noise_that_does_not_fit_is_refused_before_anybody_pays() -> None:
+def test_noise_that_does_not_fit_is_refused_before_anybody_pays():
     statistic = ClippedSum(100)
     tiny = JointDP(1e-12, 0.0)
     curator = tiny.curator(noise_seed=1)
@@ -298,7 +292,7 @@ def test_noise_that_does_not_fit_is_refused_before_anybody_pays() -> None:
 
 
 @pytest.mark.parametrize("radius", [5e-324, 1e-300, 1e-149, 1e160, 1e299])
-def test_sensitivities_beyond_any_grid_are_refused(radius: float) -> None:
+def test_sensitivities_beyond_any_grid_are_refused(radius):
     statistic = ClippedSum(1, radius)
     with pytest.raises(InvalidArgument, match="no grid"):
         grid_step(statistic, "l2")
@@ -309,7 +303,7 @@ def test_sensitivities_beyond_any_grid_are_refused(radius: float) -> None:
     assert curator.spent(0) == 0.0
 
 
-def rounded_delta(sigma: float, epsilon: float, apart: int = 1) -> float:
+def rounded_delta(sigma, epsilon, apart=1):
     """The true delta of round(sigma Z) that is moved by ``apart``, by its masses."""
     reach = math.ceil(40.0 * sigma) + 10
     edges = np.arange(-reach, reach + 2) - 0.5
@@ -319,14 +313,14 @@ def rounded_delta(sigma: float, epsilon: float, apart: int = 1) -> float:
     return float(np.maximum(first - math.exp(epsilon) * other, 0.0).sum())
 
 
-def _mass(edges: Floats) -> Floats:
+def _mass(edges):
     upper = edges[:-1] > 0
     return np.where(upper, -np.diff(stats.norm.sf(edges)), np.diff(stats.norm.cdf(edges)))
 
 
 @pytest.mark.parametrize("epsilon", [0.1, 1.0, 2.0, 5.0, 10.0, 40.0])
 @pytest.mark.parametrize("delta", [1e-3, 1e-6, 1e-9])
-def test_the_true_delta_is_within_the_claim(epsilon: float, delta: float) -> None:
+def test_the_true_delta_is_within_the_claim(epsilon, delta):
     """Noise as the accounts demand for a change of 1, 2 and 3 steps, coarser than any grid here."""
     for apart in (1, 2, 3):
         sigma = apart / mu_from_budget(epsilon, delta)
@@ -334,7 +328,7 @@ def test_the_true_delta_is_within_the_claim(epsilon: float, delta: float) -> Non
 
 
 @pytest.mark.parametrize("model", [LOCAL, LAPLACE], ids=["gaussian", "laplace"])
-def test_devices_report_on_the_grid(model: LocalDP) -> None:
+def test_devices_report_on_the_grid(model):
     statistic = VISITS
     step = grid_step(statistic, "l2" if model is LOCAL else "l1")
     block = some_users(statistic, 6, 1)
@@ -355,18 +349,18 @@ def test_devices_report_on_the_grid(model: LocalDP) -> None:
     assert report(statistic, one, model).tobytes() != reports[0].tobytes()
 
 
-LINE, CART = line(horizon=4), cartpole(horizon=4)
+LINE = line(horizon=4)
 
 
 @pytest.mark.parametrize("clip", [1e-200, 1e200])
-def test_clips_beyond_any_grid_are_refused_when_an_agent_is_made(monkeypatch, clip: float) -> None:
+def test_clips_beyond_any_grid_are_refused_when_an_agent_is_made(monkeypatch, clip):
     constants = replace(GRID, clip=clip, largest_clip=clip)
     monkeypatch.setattr("tacit.continuous.fitted_functional_q.GRID", constants)
     with pytest.raises(InvalidArgument, match=r"clip .* no grid"):
         FittedFunctionalQ(line(horizon=4).spec, 60, JOINT)
 
 
-def test_chunks_are_as_small_as_their_bound_on_additions() -> None:
+def test_chunks_are_as_small_as_their_bound_on_additions():
     """However many numbers a user has, those of a chunk stay below what the sensitivity is for."""
     for numbers, users in ((1, 512), (200, 512), (256, 512), (1000, 131), (131_072, 1)):
         block = Block(600, {"values": np.broadcast_to(np.float64(0.0), (600, numbers))})
@@ -378,7 +372,7 @@ def test_chunks_are_as_small_as_their_bound_on_additions() -> None:
 
 
 @pytest.mark.parametrize("steps", [3, 40])
-def test_sums_in_floats_are_within_their_bound(steps: int) -> None:
+def test_sums_in_floats_are_within_their_bound(steps):
     """Compiled sums of a chunk against fractions, for values that floats cannot hold."""
     statistic = VisitCounts(3, 2, steps)
     block = some_users(VisitCounts(3, 2, steps), 60, 3)

@@ -1,7 +1,6 @@
 """Counters in whole numbers: their factors, what neighbours differ by, and what is published."""
 
 from fractions import Fraction
-from typing import Any
 
 import numpy as np
 import pytest
@@ -10,7 +9,7 @@ from hypothesis import strategies as st
 
 import tacit
 from research.optimal_factors import optimum
-from tacit.privacy.counters import KINDS, Blocks, Counter, NormalisedSquareRoot, Optimal, SmoothTree
+from tacit.privacy.counters import KINDS, Blocks, NormalisedSquareRoot, Optimal, SmoothTree
 from tacit.privacy.counters.base import revive_counter
 from tacit.privacy.counters.dense import Factor, sqrt_coefficients
 from tacit.privacy.counters.grid import ItemGrid, root_up
@@ -26,11 +25,11 @@ LAPLACE = WHOLE
 class Scripted(Noise):
     """Noise that is known in advance; without a script there is none."""
 
-    def __init__(self, script: Any = None) -> None:
+    def __init__(self, script=None):
         super().__init__(0)
         self.script, self.drawn = script, 0
 
-    def steps(self, pure: bool, scale: float, count: int) -> np.ndarray:
+    def steps(self, pure, scale, count):
         row = np.zeros(count, np.int64) if self.script is None else self.script[self.drawn]
         self.drawn += 1
         return row
@@ -39,23 +38,23 @@ class Scripted(Noise):
 class Recorded(Noise):
     """Simulated noise, and a copy of it."""
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed):
         super().__init__(seed)
-        self.rows: list[np.ndarray] = []
+        self.rows = []
 
-    def steps(self, pure: bool, scale: float, count: int) -> np.ndarray:
+    def steps(self, pure, scale, count):
         self.rows.append(super().steps(pure, scale, count))
         return self.rows[-1].copy()
 
 
-def stream(counter: Counter, items: np.ndarray) -> np.ndarray:
+def stream(counter, items):
     return np.stack([counter.release(item) for item in items])
 
 
-def factors(cls: type[Counter], releases: int, **cost: float) -> tuple[np.ndarray, np.ndarray]:
+def factors(cls, releases, **cost):
     """(B, C) of an exact counter of whole items, in steps, from what its code does."""
     cost = cost or {"mu": 1.0}
-    options: dict[str, Any] = {"releases": releases, "shape": (releases,), "whole": True} | cost
+    options = {"releases": releases, "shape": (releases,), "whole": True} | cost
     probe = cls(2.0**20, **options, source=Scripted())
     # Noise of one whole step, in the units of its release.
     script = []
@@ -68,7 +67,7 @@ def factors(cls: type[Counter], releases: int, **cost: float) -> tuple[np.ndarra
 
 @pytest.mark.parametrize("releases", [1, 2, 3, 8, 33, 64])
 @pytest.mark.parametrize("cls", HISTORY)
-def test_rounded_factors_multiply_to_prefix_sums(cls: type[Counter], releases: int) -> None:
+def test_rounded_factors_multiply_to_prefix_sums(cls, releases):
     counter = cls(releases=releases, mu=1.0, source=Scripted())
     assert isinstance(counter, (NormalisedSquareRoot, Optimal))
     b, whole = np.tril(counter.factor.inverse), np.tril(counter.factor.whole)
@@ -84,7 +83,7 @@ def test_rounded_factors_multiply_to_prefix_sums(cls: type[Counter], releases: i
 
 
 @pytest.mark.parametrize("cls", GAUSSIAN)
-def test_the_code_is_the_factorisation_that_is_claimed(cls: type[Counter]) -> None:
+def test_the_code_is_the_factorisation_that_is_claimed(cls):
     releases = 40
     b, c = factors(cls, releases)
     counter = cls(2.0**20, releases, whole=True, mu=1.0, source=Scripted())
@@ -96,7 +95,7 @@ def test_the_code_is_the_factorisation_that_is_claimed(cls: type[Counter]) -> No
 
 
 @pytest.mark.parametrize("cls", LAPLACE)
-def test_pure_counters_are_the_factorisation_that_is_claimed(cls: type[Counter]) -> None:
+def test_pure_counters_are_the_factorisation_that_is_claimed(cls):
     b, c = factors(cls, 40, epsilon=1.0)
     counter = cls(2.0**20, 40, whole=True, epsilon=1.0, source=Scripted())
     assert np.array_equal(b, np.rint(b))
@@ -104,7 +103,7 @@ def test_pure_counters_are_the_factorisation_that_is_claimed(cls: type[Counter])
 
 
 @pytest.mark.parametrize("releases", [*range(1, 12), 16, 32, 64])
-def test_optimal_factors_are_within_a_percent_of_the_certified_optimum(releases: int) -> None:
+def test_optimal_factors_are_within_a_percent_of_the_certified_optimum(releases):
     bound = optimum(releases, within=1e-3).bound
     error = float(Optimal(releases=releases, mu=1.0).std.max())
     assert bound <= error * (1.0 + 1e-9)
@@ -114,20 +113,20 @@ def test_optimal_factors_are_within_a_percent_of_the_certified_optimum(releases:
 @pytest.mark.parametrize(
     ("releases", "limit"), [(8, 0.92), (16, 0.92), (32, 0.92), (64, 0.92), (1024, 0.95)]
 )
-def test_what_is_chosen_beats_the_square_root(releases: int, limit: float) -> None:
+def test_what_is_chosen_beats_the_square_root(releases, limit):
     budget = tacit.Budget(1.0, 1e-6)
     chosen = tacit.counter(budget, 1.0, releases)
     root = float((sqrt_coefficients(releases) ** 2).sum())
     assert chosen.std.max() <= limit * root / budget.mu
 
 
-def _whole_stream(cls: type[Counter], items: np.ndarray, source: Noise) -> Counter:
+def _whole_stream(cls, items, source):
     cost = {"mu": 0.5}
     return cls(2.0**18, len(items), items.shape[1:], whole=True, source=source, **cost)
 
 
 @pytest.mark.parametrize("cls", GAUSSIAN)
-def test_what_is_published_is_a_function_of_w_alone(cls: type[Counter]) -> None:
+def test_what_is_published_is_a_function_of_w_alone(cls):
     """Another stream, with the noise that makes its w the same, publishes the same bits."""
     rng = np.random.default_rng(1)
     releases, size = 24, 3
@@ -143,7 +142,7 @@ def test_what_is_published_is_a_function_of_w_alone(cls: type[Counter]) -> None:
     assert np.array_equal(other, published)
 
 
-def _products(cls: type[Counter], items: np.ndarray) -> np.ndarray:
+def _products(cls, items):
     """C x in the units of the noise of each release, as whole numbers."""
     counter = _whole_stream(cls, items, Scripted())
     if cls in WHOLE:
@@ -153,14 +152,14 @@ def _products(cls: type[Counter], items: np.ndarray) -> np.ndarray:
     for item in items:
         places.append(counter._places())
         counter.release(item)
-        rows.append(counter._seen[len(rows)])  # type: ignore[attr-defined]
+        rows.append(counter._seen[len(rows)])
     whole = [np.ldexp(row, p) for row, p in zip(rows, places, strict=True)]
     assert all(np.array_equal(row, np.rint(row)) for row in whole)
     return np.array(whole).astype(np.int64)
 
 
 @pytest.mark.parametrize("cls", GAUSSIAN)
-def test_a_release_is_the_sum_and_b_times_the_noise(cls: type[Counter]) -> None:
+def test_a_release_is_the_sum_and_b_times_the_noise(cls):
     rng = np.random.default_rng(2)
     items = rng.integers(-(10**6), 10**6, size=(20, 20))
     noise = Recorded(6)
@@ -180,7 +179,7 @@ def test_a_release_is_the_sum_and_b_times_the_noise(cls: type[Counter]) -> None:
 
 @pytest.mark.parametrize("cls", HISTORY)
 @pytest.mark.parametrize("size", [1, 3])
-def test_neighbours_are_no_further_apart_than_claimed(cls: type[Counter], size: int) -> None:
+def test_neighbours_are_no_further_apart_than_claimed(cls, size):
     """Items in floats, on the counter's own grid: what moves is w."""
     rng = np.random.default_rng(3)
     releases, sensitivity = 60, 2.0
@@ -200,13 +199,13 @@ def test_neighbours_are_no_further_apart_than_claimed(cls: type[Counter], size: 
     assert worst >= 0.999 * claimed
 
 
-def _seen(counter: Counter, items: np.ndarray) -> np.ndarray:
+def _seen(counter, items):
     stream(counter, items)
-    return counter._seen[: len(items)]  # type: ignore[attr-defined]
+    return counter._seen[: len(items)]
 
 
 @pytest.mark.parametrize("cls", GAUSSIAN)
-def test_a_dump_goes_on_bit_for_bit(cls: type[Counter]) -> None:
+def test_a_dump_goes_on_bit_for_bit(cls):
     items = np.random.default_rng(5).normal(size=(30, 3))
     source = Noise(3)
     counter = cls(2.0, 30, (3,), mu=0.4, source=source)
@@ -222,7 +221,7 @@ def test_a_dump_goes_on_bit_for_bit(cls: type[Counter]) -> None:
 
 
 @pytest.mark.parametrize("cls", HISTORY)
-def test_another_factor_is_refused(cls: type[Counter], monkeypatch: Any) -> None:
+def test_another_factor_is_refused(cls, monkeypatch):
     counter = cls(2.0, 8, mu=0.4, source=Noise(1))
     counter.release(1.0)
     dumped = counter.dump()
@@ -231,7 +230,7 @@ def test_another_factor_is_refused(cls: type[Counter], monkeypatch: Any) -> None
         revive_counter(*dumped, Noise(1))
 
 
-def test_a_save_keeps_its_grid() -> None:
+def test_a_save_keeps_its_grid():
     meta, arrays = Blocks(mu=1.0, source=Noise(1)).dump()
     assert revive_counter(meta, arrays, Noise(1)).released == 0
     step, scale = meta["calibration"]
@@ -240,7 +239,7 @@ def test_a_save_keeps_its_grid() -> None:
             revive_counter(meta | {"calibration": other}, arrays, Noise(1))
 
 
-def test_real_and_simulated_counters_say_which_they_are() -> None:
+def test_real_and_simulated_counters_say_which_they_are():
     budget = tacit.Budget(1.0, 1e-6)
     for options, simulation in [
         ({}, False),
@@ -252,11 +251,11 @@ def test_real_and_simulated_counters_say_which_they_are() -> None:
     with pytest.raises(InvalidArgument, match="noise_seed or source"):
         tacit.counter(budget, 1.0, 20, source=Noise(1), noise_seed=1)
     with pytest.raises(TypeError, match="sampler"):
-        tacit.counter(budget, 1.0, 20, sampler="exact")  # type: ignore[call-arg]
+        tacit.counter(budget, 1.0, 20, sampler="exact")
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_whole_numbers_in_and_out(kind: str) -> None:
+def test_whole_numbers_in_and_out(kind):
     counter = KINDS[kind](100.0, 4, (2,), whole=True, mu=0.5, source=Noise(1))
     large = np.array([2**40 + 1, -(2**40)])
     published = counter.release(large)
@@ -273,7 +272,7 @@ def test_whole_numbers_in_and_out(kind: str) -> None:
     assert counter.released == 1
 
 
-def test_a_dumped_stream_has_its_counter() -> None:
+def test_a_dumped_stream_has_its_counter():
     """The stream's own entries of a dump do not replace the counter's."""
     from tacit.privacy.standard import ClippedSum
 
@@ -289,7 +288,7 @@ def test_a_dumped_stream_has_its_counter() -> None:
         assert np.array_equal(twin.release(total), running.counter.release(total))
 
 
-def test_what_does_not_fit_is_refused_before_anything_is_drawn() -> None:
+def test_what_does_not_fit_is_refused_before_anything_is_drawn():
     with pytest.raises(InvalidArgument, match="scale"):
         Blocks(mu=1e-12, source=Noise(1))
     with pytest.raises(InvalidArgument, match="at most 64"):
@@ -300,7 +299,7 @@ def test_what_does_not_fit_is_refused_before_anything_is_drawn() -> None:
 
 @settings(max_examples=100, deadline=None)
 @given(st.integers(1, 2**120))
-def test_roots_are_rounded_up(square: int) -> None:
+def test_roots_are_rounded_up(square):
     root = Fraction(root_up(square))
     assert square <= root**2 <= square * (1 + Fraction(1, 2**50))
 
@@ -312,9 +311,7 @@ def test_roots_are_rounded_up(square: int) -> None:
     power=st.integers(-3, 9),
     sensitivity=st.floats(1e-3, 1e3),
 )
-def test_rounded_items_are_no_further_apart_than_claimed(
-    seed: int, size: int, power: int, sensitivity: float
-) -> None:
+def test_rounded_items_are_no_further_apart_than_claimed(seed, size, power, sensitivity):
     rng = np.random.default_rng(seed)
     grid = ItemGrid.of(sensitivity, size, "l2", whole=False)
     item = rng.normal(size=size) * sensitivity * 10.0**power
@@ -328,7 +325,7 @@ def test_rounded_items_are_no_further_apart_than_claimed(
     assert np.linalg.norm(apart.astype(float)) <= grid.apart
 
 
-def test_what_was_revived_does_not_share_its_noise() -> None:
+def test_what_was_revived_does_not_share_its_noise():
     """Going on with one of two changes nothing in the other, or in what they came from."""
     for cls in GAUSSIAN:
         dumped = cls(2.0, 8, (3,), mu=0.4, source=Noise(1)).dump()

@@ -4,9 +4,6 @@ import json
 import os
 import tomllib
 import tracemalloc
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -19,7 +16,7 @@ from tacit.privacy.files import parse_json, parse_toml, write_atomic
 from tacit.simulation.tables import load_results
 from tacit.tabular.world import load_world
 
-LOADERS: dict[str, Callable[[Path], Any]] = {
+LOADERS = {
     "result": tacit.Result.load,
     "results": load_results,
     "world.toml": load_world,
@@ -28,7 +25,7 @@ LOADERS: dict[str, Callable[[Path], Any]] = {
 WORLD = {"transitions": [[[1.0], [1.0]]], "rewards": [[0.1, 0.9]], "horizon": 2}
 
 
-def peak(call: Callable[[], Any]) -> int:
+def peak(call):
     """What a call that is refused takes of memory."""
     tracemalloc.start()
     try:
@@ -40,7 +37,7 @@ def peak(call: Callable[[], Any]) -> int:
 
 
 @pytest.mark.parametrize("name", LOADERS)
-def test_what_is_no_regular_file_is_refused_at_once(tmp_path: Path, name: str) -> None:
+def test_what_is_no_regular_file_is_refused_at_once(tmp_path, name):
     """A FIFO would wait for ever, a device would fill the memory."""
     fifo, zeros = tmp_path / f"fifo-{name}", tmp_path / f"zeros-{name}"
     os.mkfifo(fifo)
@@ -55,7 +52,7 @@ def test_what_is_no_regular_file_is_refused_at_once(tmp_path: Path, name: str) -
 
 
 @pytest.mark.parametrize("name", LOADERS)
-def test_a_large_file_is_refused_before_it_is_read(tmp_path: Path, name: str) -> None:
+def test_a_large_file_is_refused_before_it_is_read(tmp_path, name):
     path = tmp_path / name
     path.touch()
     os.truncate(path, 20 << 30)  # takes no place on the disk
@@ -77,20 +74,20 @@ def test_a_large_file_is_refused_before_it_is_read(tmp_path: Path, name: str) ->
     ],
     ids=range(9),
 )
-def test_a_small_world_takes_little_memory(tmp_path: Path, text: bytes) -> None:
+def test_a_small_world_takes_little_memory(tmp_path, text):
     """60 KB of dotted keys took 2.9 GB: the parser keeps every beginning of a key."""
     path = tmp_path / "w.toml"
     path.write_bytes(text)
     assert peak(lambda: load_world(path)) < 5_000_000
 
 
-def test_a_long_text_among_numbers_takes_little_memory(tmp_path: Path) -> None:
+def test_a_long_text_among_numbers_takes_little_memory(tmp_path):
     path = tmp_path / "w.json"
     path.write_text(json.dumps(WORLD | {"rewards": ["x" * 30_000, *[""] * 10_000]}))
     assert peak(lambda: load_world(path)) < 5_000_000
 
 
-def depth(value: Any) -> int:
+def depth(value):
     inner = value.values() if isinstance(value, dict) else value
     return 1 + max(map(depth, inner), default=0) if isinstance(value, (dict, list)) else 0
 
@@ -105,7 +102,7 @@ trees = st.recursive(
 
 @settings(max_examples=300, deadline=None)
 @given(tree=trees, more=st.integers(0, 8))
-def test_brackets_in_texts_do_not_count_and_others_do(tree: Any, more: int) -> None:
+def test_brackets_in_texts_do_not_count_and_others_do(tree, more):
     for _ in range(more):
         tree = [tree]
     data = json.dumps([tree, *[[]] * 70], ensure_ascii=False).encode()
@@ -118,7 +115,7 @@ def test_brackets_in_texts_do_not_count_and_others_do(tree: Any, more: int) -> N
             parse_json(data)
 
 
-def lists_in_lists(value: Any, within: int = 0) -> int:
+def lists_in_lists(value, within=0):
     """How many lists hold each other directly, which is how many brackets are open at once."""
     if isinstance(value, dict):
         return max(map(lists_in_lists, value.values()), default=0)
@@ -127,7 +124,7 @@ def lists_in_lists(value: Any, within: int = 0) -> int:
     return max((lists_in_lists(inner, within + 1) for inner in value), default=within + 1)
 
 
-def check_levels(text: str) -> None:
+def check_levels(text):
     """The scan lets pass what the parser takes, and sees at least as many levels."""
     parsed = tomllib.loads(text)
     assert parse_toml(text.encode()) == parsed
@@ -143,7 +140,7 @@ soup = [*"[]{}\"'\\#\n=.,a1", '"""', "'''", "a = [", "[[", "]]", ", ", "\r\n"]
 
 @settings(max_examples=500, deadline=None)
 @given(st.lists(st.sampled_from(soup), max_size=20), st.integers(0, 3))
-def test_no_toml_is_deeper_than_the_scan_says(parts: list[str], brackets: int) -> None:
+def test_no_toml_is_deeper_than_the_scan_says(parts, brackets):
     """What the parser takes for brackets is never hidden from the scan by quotes or comments."""
     text = "x = " + "[" * brackets + "".join(parts) + "[[0]]" + "]" * brackets
     try:
@@ -168,7 +165,7 @@ toml_trees = st.recursive(
 
 @settings(max_examples=300, deadline=None)
 @given(toml_trees)
-def test_toml_with_brackets_in_texts_is_as_deep_as_it_is(tree: str) -> None:
+def test_toml_with_brackets_in_texts_is_as_deep_as_it_is(tree):
     text = f"x = [{tree}\n] # [[["
     check_levels(text)
     with pytest.MonkeyPatch.context() as patch:
@@ -176,7 +173,7 @@ def test_toml_with_brackets_in_texts_is_as_deep_as_it_is(tree: str) -> None:
         parse_toml(text.encode())
 
 
-def test_a_file_is_replaced_as_a_whole_or_not_at_all(tmp_path: Path, monkeypatch: Any) -> None:
+def test_a_file_is_replaced_as_a_whole_or_not_at_all(tmp_path, monkeypatch):
     path = tmp_path / "policy"
     write_atomic(path, b"old", 0o640)
     assert path.stat().st_mode & 0o777 == 0o640
@@ -186,15 +183,14 @@ def test_a_file_is_replaced_as_a_whole_or_not_at_all(tmp_path: Path, monkeypatch
             patch.setattr(os, call, _disk_full)
             with pytest.raises(OSError, match="full"):
                 write_atomic(path, b"newer", 0o644)
-    assert path.read_bytes() == b"new"
-    assert os.listdir(tmp_path) == ["policy"]
+    assert (path.read_bytes(), os.listdir(tmp_path)) == (b"new", ["policy"])
 
 
-def _disk_full(*args: object, **options: object) -> None:
+def _disk_full(*args, **options):
     raise OSError("disk full")
 
 
-def test_a_store_is_never_replaced(tmp_path: Path) -> None:
+def test_a_store_is_never_replaced(tmp_path):
     """What was spent would be forgotten."""
     path = tmp_path / "app.db"
     tacit.store.store.Store(path)

@@ -11,7 +11,7 @@ from tacit.privacy.distributed import SumPlan, added, share
 from tacit.privacy.local import report
 from tacit.privacy.noise import grid_step, grid_total
 from tacit.privacy.standard import ClippedSum
-from tacit.privacy.statistic import FiledBlock, LoopSums, Statistic, gate_total
+from tacit.privacy.statistic import FiledBlock, LoopSums, gate_total
 from tacit.tabular.first_visits import FirstVisits
 
 REST = 999
@@ -29,7 +29,7 @@ HEARD = {"too long": [0.6, -0.8], "as long as floats are": [math.sqrt(0.5), -mat
 class Raw(ClippedSum):
     """Declares a bound and keeps none, user by user."""
 
-    def vectors(self, block: Block) -> np.ndarray:
+    def vectors(self, block):
         return np.array(block["values"], dtype=np.float64)
 
 
@@ -43,17 +43,17 @@ class RawLoop(LoopSums):
     def layout(self):
         return ClippedSum(self.dimension).layout
 
-    def l2(self, relation: Relation) -> float:
+    def l2(self, relation):
         return ClippedSum(self.dimension).l2(relation)
 
     @property
     def columns(self):
         return self
 
-    def read(self, block: Block) -> np.ndarray:
+    def read(self, block):
         return np.array(block["values"], dtype=np.float64)
 
-    def _sums(self, values: np.ndarray, separate: bool) -> np.ndarray:
+    def _sums(self, values, separate):
         return values if separate else values.sum(axis=0, keepdims=True)
 
 
@@ -61,7 +61,7 @@ class RawLoop(LoopSums):
 class RawTotal(Raw):
     """Adds up by itself, and nobody says that its users are within bounds."""
 
-    def total(self, block: Block) -> np.ndarray:
+    def total(self, block):
         return np.array(block["values"], dtype=np.float64).sum(axis=0)
 
 
@@ -69,7 +69,7 @@ RawLoop.__module__ = RawTotal.__module__ = "tacit.planted"
 STATISTICS = [Raw(2), RawLoop(2), RawTotal(2)]
 
 
-def crowd(kind: str, rest: int = REST) -> tuple[Block, np.ndarray]:
+def crowd(kind, rest=REST):
     """Users with 0.5 each, one of whom is hostile, and what they add up to."""
     values = np.tile([0.5, 0.0], (rest + 1, 1))
     values[7] = HOSTILE[kind]
@@ -78,7 +78,7 @@ def crowd(kind: str, rest: int = REST) -> tuple[Block, np.ndarray]:
 
 @pytest.mark.parametrize("kind", HOSTILE)
 @pytest.mark.parametrize("statistic", STATISTICS, ids=lambda s: type(s).__name__)
-def test_one_user_moves_no_sum_by_more_than_the_bound(statistic: Statistic, kind: str) -> None:
+def test_one_user_moves_no_sum_by_more_than_the_bound(statistic, kind):
     block, expected = crowd(kind)
     assert gate_total(statistic, block) == pytest.approx(expected)
     filed = FiledBlock(block.users, [lambda: iter([block])], 1)
@@ -91,7 +91,7 @@ def test_one_user_moves_no_sum_by_more_than_the_bound(statistic: Statistic, kind
 @pytest.mark.parametrize("kind", HOSTILE)
 @pytest.mark.parametrize("statistic", STATISTICS, ids=lambda s: type(s).__name__)
 @pytest.mark.parametrize("seed", [None, 1])
-def test_joint(statistic: Statistic, kind: str, seed: int | None) -> None:
+def test_joint(statistic, kind, seed):
     block, expected = crowd(kind)
     plain = JointDP(8.0, 1e-6).curator(noise_seed=seed)
     plain.add(block)
@@ -105,7 +105,7 @@ def test_joint(statistic: Statistic, kind: str, seed: int | None) -> None:
 
 @pytest.mark.parametrize("kind", HOSTILE)
 @pytest.mark.parametrize("statistic", STATISTICS, ids=lambda s: type(s).__name__)
-def test_local(statistic: Statistic, kind: str) -> None:
+def test_local(statistic, kind):
     block, expected = crowd(kind, 30)
     model = LocalDP(8.0, 1e-6)
     devices = [block.take(slice(i, i + 1)) for i in range(block.users)]
@@ -121,7 +121,7 @@ def test_local(statistic: Statistic, kind: str) -> None:
 
 @pytest.mark.parametrize("kind", HOSTILE)
 @pytest.mark.parametrize("statistic", STATISTICS, ids=lambda s: type(s).__name__)
-def test_distributed(statistic: Statistic, kind: str) -> None:
+def test_distributed(statistic, kind):
     block, expected = crowd(kind, 99)
     model, devices = DistributedDP(8.0, 1e-6), block.users
     plan = SumPlan.of(statistic, model, devices)
@@ -139,10 +139,10 @@ def test_distributed(statistic: Statistic, kind: str) -> None:
 class Signed(FirstVisits):
     """Counts that a user may make negative: a norm alone would let two users be 2 apart."""
 
-    def vectors(self, block: Block) -> np.ndarray:
+    def vectors(self, block):
         return np.array(block["values"], dtype=np.float64)
 
-    def total(self, block: Block) -> np.ndarray:
+    def total(self, block):
         return np.array(block["values"], dtype=np.float64).sum(axis=0)
 
 
@@ -156,7 +156,7 @@ class SignedLoop(RawLoop):
 SignedLoop.__module__ = "tacit.planted"
 
 
-def test_who_is_negative_where_nobody_can_be_counts_as_zero() -> None:
+def test_who_is_negative_where_nobody_can_be_counts_as_zero():
     """What is declared, sqrt(2), is what users can be apart, whatever a subclass makes of them."""
     counts = Signed(np.ones((1, 2, 1), dtype=bool), 2, np.zeros((1, 2, 2), dtype=np.int64))
     one = np.zeros(counts.layout.size)
@@ -173,10 +173,10 @@ def test_who_is_negative_where_nobody_can_be_counts_as_zero() -> None:
     assert gate_total(RawLoop(2), crowd).tolist() == [1.0, -1.0]
 
 
-def test_bounds_are_of_both_norms_and_of_each_user_alone() -> None:
+def test_bounds_are_of_both_norms_and_of_each_user_alone():
     @dataclass(frozen=True)
     class Pure(Raw):
-        def l1(self, relation: Relation) -> float:
+        def l1(self, relation):
             return 1.2 if relation is Relation.ZERO_OUT else 2.4
 
     values = np.array([[3.0, 0.0], [2.0, -2.0], [0.5, 0.5], [np.nan, 0.1], [1e-320, 0.0]])
@@ -191,12 +191,12 @@ def test_bounds_are_of_both_norms_and_of_each_user_alone() -> None:
 
 
 @pytest.mark.parametrize("sums", [[np.nan, 0.0], [np.inf, 0.0], [0.0, 1e300]])
-def test_a_sum_that_is_not_finite_is_never_made_a_whole_number(sums: list[float]) -> None:
+def test_a_sum_that_is_not_finite_is_never_made_a_whole_number(sums):
     """Simulated sums are nobody's to clip: they are refused, and nothing is spent."""
 
     @dataclass(frozen=True)
     class Aggregated(ClippedSum):
-        def aggregate(self, block: Block) -> np.ndarray:
+        def aggregate(self, block):
             return np.array(block["sums"], dtype=np.float64)
 
     block = Block(5, {"sums": np.array(sums)}, aggregate=True)

@@ -5,7 +5,6 @@ import math
 import pytest
 
 from tacit import InvalidArgument, JointDP, LocalDP, NonPrivate
-from tacit.privacy.models import Privacy
 
 JOINT = JointDP(1.0, 1e-6)
 PURE = JointDP(1.0, 0.0)
@@ -29,14 +28,14 @@ ALL = (JOINT, PURE, LOCAL, LAPLACE, BITS, NONE)
         ("asks_again", (JOINT, PURE, NONE)),
     ],
 )
-def test_every_model_answers(name: str, true: tuple[Privacy, ...]) -> None:
+def test_every_model_answers(name, true):
     for model in ALL:
         assert getattr(model, name) is (model in true), (name, model)
         with pytest.raises(AttributeError):
             setattr(model, name, True)
 
 
-def test_what_an_episode_may_cost() -> None:
+def test_what_an_episode_may_cost():
     mu = JOINT.budget.mu
     assert math.isclose(JOINT.episode_mu, mu)
     assert math.isclose(JointDP(1.0, 1e-6, episodes_per_user=3).episode_mu, mu / 3)

@@ -13,12 +13,12 @@ from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.noise import Noise
 
 
-def test_simulations_repeat_and_real_noise_does_not() -> None:
+def test_simulations_repeat_and_real_noise_does_not():
     assert np.array_equal(Noise(3).normal((5,)), Noise(3).normal((5,)))
     assert not np.array_equal(Noise().normal((5,)), Noise().normal((5,)))
 
 
-def test_real_noise_cannot_be_copied() -> None:
+def test_real_noise_cannot_be_copied():
     for copier in (copy.copy, copy.deepcopy, pickle.dumps):
         with pytest.raises(TypeError, match="repeat"):
             copier(Noise())
@@ -26,11 +26,11 @@ def test_real_noise_cannot_be_copied() -> None:
     assert np.array_equal(twin.normal((4,)), Noise(3).normal((4,)))
 
 
-def _draw(noise: Noise, queue) -> None:
+def _draw(noise, queue):
     queue.put(noise.normal((4,)).tolist())
 
 
-def test_a_forked_process_does_not_repeat_its_parents_noise() -> None:
+def test_a_forked_process_does_not_repeat_its_parents_noise():
     context = multiprocessing.get_context("fork")
     noise, queue = Noise(), context.Queue()
     children = [context.Process(target=_draw, args=(noise, queue)) for _ in range(2)]
@@ -42,11 +42,11 @@ def test_a_forked_process_does_not_repeat_its_parents_noise() -> None:
     assert len(set(draws)) == 3
 
 
-def test_every_real_draw_asks_the_operating_system(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_real_draw_asks_the_operating_system(monkeypatch):
     """There is no key and no state: with the same bytes the same numbers come again."""
-    asked: list[int] = []
+    asked = []
 
-    def bytes_of(count: int) -> bytes:
+    def bytes_of(count):
         asked.append(count)
         return np.random.default_rng(count).bytes(count)
 
@@ -63,9 +63,7 @@ def test_every_real_draw_asks_the_operating_system(monkeypatch: pytest.MonkeyPat
 
 @pytest.mark.parametrize("pure", [False, True])
 @pytest.mark.parametrize("scale", [0.7, 54_321.5, 2.0**50])
-def test_real_and_simulated_noise_are_one_sampler(
-    pure: bool, scale: float, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_real_and_simulated_noise_are_one_sampler(pure, scale, monkeypatch):
     """The same bits give the same numbers, and every number is asked for in the same way."""
     simulated, bits = Noise(9), Noise(9)
     monkeypatch.setattr(os, "urandom", bits._bytes)
@@ -79,7 +77,7 @@ def test_real_and_simulated_noise_are_one_sampler(
     assert np.array_equal(real.words(5), simulated.words(5))
 
 
-def test_sums_of_devices_are_for_simulations() -> None:
+def test_sums_of_devices_are_for_simulations():
     for draw in (lambda n: n.laplace_sum(3, (2,)), lambda n: n.binomial(np.array([3]), 0.5)):
         assert draw(Noise(1)).size
         with pytest.raises(InvalidArgument, match="user by user"):
@@ -87,16 +85,16 @@ def test_sums_of_devices_are_for_simulations() -> None:
 
 
 @pytest.mark.parametrize("seed", [-1, 1.5, True, "1"])
-def test_bad_seeds_are_refused(seed: object) -> None:
+def test_bad_seeds_are_refused(seed):
     with pytest.raises(InvalidArgument, match="noise_seed"):
-        Noise(seed)  # type: ignore[arg-type]
+        Noise(seed)
 
 
 # Each Kolmogorov-Smirnov test below rejects a true hypothesis with probability 1e-6.
 
 
 @pytest.mark.parametrize("count", [1, 2, 30])
-def test_laplace_sums_in_one_draw(count: int) -> None:
+def test_laplace_sums_in_one_draw(count):
     noise = Noise(2)
     one_by_one = noise.laplace((20_000, count)).sum(axis=1)
     at_once = noise.laplace_sum(count, (20_000,))

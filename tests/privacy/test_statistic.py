@@ -7,20 +7,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
-from numpy.typing import NDArray
 
 from tacit import JointDP, LocalDP, NonPrivate, Relation, check_statistic
 from tacit.privacy.errors import CheckFailed, InvalidArgument
 from tacit.privacy.standard import ClippedSum, GramCross, OneHotCounts
-from tacit.privacy.statistic import Block, Statistic, gate_total, pack, unpack
+from tacit.privacy.statistic import Block, gate_total, pack, unpack
 
-REPLACE, ZERO = Relation.REPLACE_ONE, Relation.ZERO_OUT
+ZERO = Relation.ZERO_OUT
 
 
-def vectors_of(dimension: int):
+def vectors_of(dimension):
     """Random directions of random lengths, and the corners of the cube."""
 
-    def sample(rng: np.random.Generator, users: int) -> Block:
+    def sample(rng, users):
         values = rng.normal(size=(users, dimension)) * 10 ** rng.uniform(-3, 3, (users, 1))
         corners = rng.choice([-1.0, 1.0], (users, dimension)) * 100.0
         values = np.where(rng.random((users, 1)) < 0.5, corners, values)
@@ -30,8 +29,8 @@ def vectors_of(dimension: int):
     return sample
 
 
-def one_hots_of(steps: int, cells: int, valued: bool):
-    def sample(rng: np.random.Generator, users: int) -> Block:
+def one_hots_of(steps, cells, valued):
+    def sample(rng, users):
         arrays = {"cells": rng.integers(0, cells, (users, steps))}
         if valued:
             arrays["values"] = rng.choice([0.0, 0.3, 1.0], (users, steps))
@@ -40,10 +39,10 @@ def one_hots_of(steps: int, cells: int, valued: bool):
     return sample
 
 
-def moments_of(steps: int, rows: int, columns: int):
+def moments_of(steps, rows, columns):
     """Random steps, constant trajectories along axes and their alternating twins."""
 
-    def sample(rng: np.random.Generator, users: int) -> Block:
+    def sample(rng, users):
         p = rng.normal(size=(users, steps, rows)) * 10 ** rng.uniform(-2, 2, (users, 1, 1))
         q = rng.normal(size=(users, steps, columns)) * 10 ** rng.uniform(-2, 2, (users, 1, 1))
         axis, sign = np.eye(rows), (-1.0) ** np.arange(steps)
@@ -61,26 +60,26 @@ def moments_of(steps: int, rows: int, columns: int):
 
 
 @pytest.mark.parametrize(("dimension", "radius"), [(1, 1.0), (3, 0.2), (8, 5.0)])
-def test_clipped_sum(dimension: int, radius: float) -> None:
+def test_clipped_sum(dimension, radius):
     check_statistic(ClippedSum(dimension, radius), vectors_of(dimension), attained=0.97)
 
 
 @pytest.mark.parametrize("valued", [False, True])
 @pytest.mark.parametrize(("steps", "cells"), [(1, 2), (4, 3), (6, 10)])
-def test_one_hot_counts(steps: int, cells: int, valued: bool) -> None:
+def test_one_hot_counts(steps, cells, valued):
     report = check_statistic(
         OneHotCounts(steps, cells, valued), one_hots_of(steps, cells, valued), attained=0.97
     )
     assert report.declared["replace-one l1"] == (4 if valued else 2) * steps
 
 
-def test_gram_cross() -> None:
+def test_gram_cross():
     statistic = GramCross(rows=3, columns=2, steps=4, weight=0.8, tau=2.5)
     report = check_statistic(statistic, moments_of(4, 3, 2))
     assert report.tightness["replace-one l2"] > 0.97
 
 
-def test_common_factor_keeps_the_regression_exact() -> None:
+def test_common_factor_keeps_the_regression_exact():
     rng = np.random.default_rng(0)
     theta = rng.normal(size=(3, 2))
     p = rng.normal(size=(50, 4, 3)) * 10
@@ -89,7 +88,7 @@ def test_common_factor_keeps_the_regression_exact() -> None:
     assert np.allclose(np.linalg.solve(parts["gram"], parts["cross"]), theta)
 
 
-def test_one_hot_counts_by_hand() -> None:
+def test_one_hot_counts_by_hand():
     statistic = OneHotCounts(steps=2, cells=3, valued=True)
     block = Block(
         3,
@@ -103,7 +102,7 @@ def test_one_hot_counts_by_hand() -> None:
     assert parts["sums"].tolist() == [[1.5, 0, 0], [0, 0.25, 1.0]]
 
 
-def test_aggregate_blocks_carry_sums() -> None:
+def test_aggregate_blocks_carry_sums():
     statistic = OneHotCounts(steps=1, cells=2)
     block = Block(10**9, {"counts": np.array([[4.0, 6.0]])}, aggregate=True)
     assert statistic.total(block).tolist() == [4.0, 6.0]
@@ -121,7 +120,7 @@ def test_aggregate_blocks_carry_sums() -> None:
         (GramCross(2, 1, 2), {"p": np.zeros((0, 2, 2)), "q": np.zeros((0, 2, 1))}),
     ],
 )
-def test_blocks_without_users_are_fine(statistic: Statistic, arrays: dict) -> None:
+def test_blocks_without_users_are_fine(statistic, arrays):
     block = Block(0, arrays)
     statistic.check(block)
     assert statistic.contributions(block).shape == (0, statistic.layout.size)
@@ -130,19 +129,19 @@ def test_blocks_without_users_are_fine(statistic: Statistic, arrays: dict) -> No
 
 @dataclass(frozen=True)
 class NoClip(ClippedSum):
-    def vectors(self, block: Block) -> np.ndarray:
+    def vectors(self, block):
         return np.nan_to_num(np.asarray(block["values"], dtype=float), posinf=0, neginf=0)
 
 
 @dataclass(frozen=True)
 class ZeroOutDeclaredAsReplace(ClippedSum):
-    def l2(self, relation: Relation) -> float:
+    def l2(self, relation):
         return self.radius
 
 
 @dataclass(frozen=True)
 class RaisesOnNaN(ClippedSum):
-    def vectors(self, block: Block) -> np.ndarray:
+    def vectors(self, block):
         if np.isnan(np.asarray(block["values"], dtype=float)).any():
             raise ValueError("user 7 sent a NaN")
         return super().vectors(block)
@@ -152,7 +151,7 @@ class RaisesOnNaN(ClippedSum):
 class CentresByData(ClippedSum):
     """Subtracts the block's own mean: everybody's vector depends on everybody."""
 
-    def vectors(self, block: Block) -> np.ndarray:
+    def vectors(self, block):
         values = super().vectors(block)
         return 0.5 * (values - values.mean(axis=0))
 
@@ -161,7 +160,7 @@ class CentresByData(ClippedSum):
 class SeparateFactors(GramCross):
     """Gram and cross clipped with different factors: the regression breaks, so does the bound."""
 
-    def vectors(self, block: Block) -> np.ndarray:
+    def vectors(self, block):
         p = np.nan_to_num(np.asarray(block["p"]), posinf=0, neginf=0, nan=0)
         gram = np.einsum("uhi,uhj->uij", p, p)
         clean = super().vectors(block)
@@ -172,7 +171,7 @@ class SeparateFactors(GramCross):
 
 @dataclass(frozen=True)
 class OneStepSensitivity(OneHotCounts):
-    def l1(self, relation: Relation) -> float:
+    def l1(self, relation):
         return super().l1(relation) / self.steps
 
 
@@ -180,14 +179,14 @@ class OneStepSensitivity(OneHotCounts):
 class InvalidIsNotZero(OneHotCounts):
     """Clamps invalid cells into range instead of dropping them."""
 
-    def vectors(self, block: Block) -> np.ndarray:
+    def vectors(self, block):
         cells = np.clip(np.asarray(block["cells"]), 0, self.cells - 1)
         return super().vectors(Block(block.users, {"cells": cells}))
 
 
 @dataclass(frozen=True)
 class WrongTotal(ClippedSum):
-    def total(self, block: Block) -> np.ndarray:
+    def total(self, block):
         return super().total(block) * 1.001
 
 
@@ -204,15 +203,15 @@ class WrongTotal(ClippedSum):
         (WrongTotal(2), vectors_of(2), "total"),
     ],
 )
-def test_broken_statistics_are_caught(broken: Statistic, sample, message: str) -> None:
+def test_broken_statistics_are_caught(broken, sample, message):
     with pytest.raises(CheckFailed, match=message):
         check_statistic(broken, sample)
 
 
-def test_a_loose_bound_is_reported() -> None:
+def test_a_loose_bound_is_reported():
     @dataclass(frozen=True)
     class Loose(ClippedSum):
-        def l2(self, relation: Relation) -> float:
+        def l2(self, relation):
             return 1.5 * super().l2(relation)
 
     assert check_statistic(Loose(2), vectors_of(2)).tightness["replace-one l2"] < 0.7
@@ -220,7 +219,7 @@ def test_a_loose_bound_is_reported() -> None:
         check_statistic(Loose(2), vectors_of(2), attained=0.95)
 
 
-def test_the_gate_clips_what_a_broken_statistic_lets_through() -> None:
+def test_the_gate_clips_what_a_broken_statistic_lets_through():
     """Defence in depth: zero-out bounds hold for any vectors, however wrong the statistic."""
     block = Block(3, {"values": np.array([[1e9, 0.0], [np.nan, 1.0], [0.3, 0.4]])})
     vectors = NoClip(2).contributions(block)
@@ -229,7 +228,7 @@ def test_the_gate_clips_what_a_broken_statistic_lets_through() -> None:
 
     @dataclass(frozen=True)
     class Poison(ClippedSum):
-        def vectors(self, block: Block) -> np.ndarray:
+        def vectors(self, block):
             return np.full((block.users, self.dimension), np.nan)
 
     assert not Poison(2).contributions(block).any()
@@ -242,7 +241,7 @@ def test_the_gate_clips_what_a_broken_statistic_lets_through() -> None:
     ),
     radius=st.floats(1e-6, 1e6),
 )
-def test_clipped_sum_for_any_floats(values: np.ndarray, radius: float) -> None:
+def test_clipped_sum_for_any_floats(values, radius):
     first, second = ClippedSum(5, radius).contributions(Block(2, {"values": values}))
     assert np.linalg.norm(first - second) <= 2 * radius * (1 + 1e-9)
     for row, vector in zip(values, (first, second), strict=True):
@@ -254,7 +253,7 @@ def test_clipped_sum_for_any_floats(values: np.ndarray, radius: float) -> None:
 
 @settings(max_examples=50, deadline=None)
 @given(d=st.integers(1, 6), stack=st.integers(1, 3), seed=st.integers(0, 99))
-def test_packing_symmetric_matrices_is_an_isometry(d: int, stack: int, seed: int) -> None:
+def test_packing_symmetric_matrices_is_an_isometry(d, stack, seed):
     rng = np.random.default_rng(seed)
     matrices = rng.normal(size=(stack, d, d))
     matrices += np.swapaxes(matrices, 1, 2)
@@ -272,17 +271,17 @@ def test_packing_symmetric_matrices_is_an_isometry(d: int, stack: int, seed: int
         {"users": 2, "arrays": {"a": [[1], [2**70]]}},
     ],
 )
-def test_bad_blocks_are_refused(arguments: dict) -> None:
+def test_bad_blocks_are_refused(arguments):
     with pytest.raises(InvalidArgument):
         Block(**arguments)
 
 
-def test_extended_precision_does_not_warn() -> None:
+def test_extended_precision_does_not_warn():
     block = Block(1, {"values": np.full((1, 1), np.longdouble("1e4000"))})
     assert not ClippedSum(1).total(block).any()
 
 
-def test_fingerprints_tell_statistics_apart() -> None:
+def test_fingerprints_tell_statistics_apart():
     prints = {
         s.fingerprint
         for s in (ClippedSum(2), ClippedSum(3), ClippedSum(2, 2.0), OneHotCounts(1, 2))
@@ -305,16 +304,16 @@ def test_fingerprints_tell_statistics_apart() -> None:
 class BoastfulSum(ClippedSum):
     """A statistic of somebody else's, whose own sum forgets the clip."""
 
-    def total(self, block: Block) -> NDArray[np.float64]:
+    def total(self, block):
         return np.asarray(block["values"], dtype=np.float64).sum(axis=0)
 
 
 @pytest.mark.parametrize("model", ["real", "simulated", "local", "none"])
-def test_sums_of_other_peoples_statistics_are_clipped(model: str) -> None:
+def test_sums_of_other_peoples_statistics_are_clipped(model):
     """Whether it is summed in a real run, in a simulation, or without privacy."""
     statistic = BoastfulSum(1)
     block = Block(2, {"values": np.array([[1e9], [0.5]])})
-    privacy: JointDP | LocalDP | NonPrivate = JointDP(1.0, 1e-6)
+    privacy = JointDP(1.0, 1e-6)
     if model == "local":
         privacy = LocalDP(1.0, 1e-6)
     elif model == "none":

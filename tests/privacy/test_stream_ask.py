@@ -10,8 +10,8 @@ from tacit import Block, JointDP, Relation
 from tacit.privacy.curator import JointCurator, Stream
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.standard import ClippedSum
-from tacit.privacy.statistic import Floats, Layout, Part, Statistic
-from tacit.testing.mechanisms import ExactAudit, audit_linear
+from tacit.privacy.statistic import Layout, Part, Statistic
+from tacit.testing.mechanisms import audit_linear
 
 MODEL = JointDP(epsilon=1.0, delta=1e-6, relation=Relation.ZERO_OUT)
 MU = MODEL.budget.mu
@@ -25,29 +25,29 @@ class Turned(Statistic):
     y: float = 0.0
     weight: float = 1.0
 
-    def __post_init__(self) -> None:
+    def __post_init__(self):
         object.__setattr__(self, "name", "turned")
 
     @property
-    def layout(self) -> Layout:
+    def layout(self):
         return Layout((Part("sum", (2,), weight=self.weight),))
 
-    def l2(self, relation: Relation) -> float:
+    def l2(self, relation):
         return self.weight * math.hypot(self.x, self.y) * (1 + (relation is Relation.REPLACE_ONE))
 
-    def l1(self, relation: Relation) -> float:
+    def l1(self, relation):
         return (abs(self.x) + abs(self.y)) * (1 + (relation is Relation.REPLACE_ONE))
 
-    def vectors(self, block: Block) -> Floats:
+    def vectors(self, block):
         cut = np.clip(np.asarray(block["values"], dtype=float), -1.0, 1.0)
         return self.layout.pack({"sum": cut * np.array([self.x, self.y])}, users=block.users)
 
 
-def values(*rows: float) -> Block:
+def values(*rows):
     return Block(len(rows), {"values": np.array(rows, dtype=float).reshape(-1, 1)})
 
 
-def audit(asked: list[Turned | None], kind: str) -> ExactAudit:
+def audit(asked, kind):
     """The exact mu of a stream that asks these things of its blocks, one after the other."""
 
     def mechanism(inputs, source):
@@ -64,7 +64,7 @@ def audit(asked: list[Turned | None], kind: str) -> ExactAudit:
 
 
 @pytest.mark.parametrize("kind", ["blocks", "smooth tree", "optimal"])
-def test_the_cost_is_that_of_each_users_own_question(kind: str) -> None:
+def test_the_cost_is_that_of_each_users_own_question(kind):
     asked = [None, Turned(0.6, 0.8), Turned(-1.0), Turned(0.3, -0.4), None, Turned(0.0, 1.0)]
     found = audit(asked, kind)
     assert found.passed
@@ -75,7 +75,7 @@ def test_the_cost_is_that_of_each_users_own_question(kind: str) -> None:
     assert found.mu == pytest.approx(plain.mu, rel=3e-4)
 
 
-def test_questions_may_depend_on_releases() -> None:
+def test_questions_may_depend_on_releases():
     # The second user is asked along a direction that the first release chose. Given that, the
     # likelihood ratio of her presence is that of one Gaussian of mu, as if nothing was chosen.
     ratios = []
@@ -90,13 +90,11 @@ def test_questions_may_depend_on_releases() -> None:
     assert np.var(ratios) == pytest.approx(MU**2, rel=0.35)
 
 
-def stream_of(
-    statistic: Statistic, model: JointDP = MODEL, kind: str = "auto", seed: int = 1
-) -> Stream:
+def stream_of(statistic, model=MODEL, kind="auto", seed=1):
     return model.curator(noise_seed=seed).stream(statistic, releases=4, kind=kind)
 
 
-def test_what_needs_more_noise_is_refused() -> None:
+def test_what_needs_more_noise_is_refused():
     stream = stream_of(Turned(1.0))
     before = stream.statistic
     for other in (
@@ -116,7 +114,7 @@ def test_what_needs_more_noise_is_refused() -> None:
     stream.ask(Turned(1.0))
 
 
-def test_the_relation_and_the_norm_are_the_budgets() -> None:
+def test_the_relation_and_the_norm_are_the_budgets():
     replace = stream_of(ClippedSum(2, radius=1.0), JointDP(1.0, 1e-6))
     replace.ask(Turned(0.6, 0.8))
     with pytest.raises(InvalidArgument, match="sensitivity of 2"):
@@ -127,7 +125,7 @@ def test_the_relation_and_the_norm_are_the_budgets() -> None:
         pure.ask(Turned(0.6, 0.8))
 
 
-def test_a_revived_stream_goes_on_with_its_noise() -> None:
+def test_a_revived_stream_goes_on_with_its_noise():
     for seed, kind in ((2, "auto"), (4, "smooth tree"), (5, "blocks")):
         streams = []
         for _ in range(2):
@@ -148,8 +146,8 @@ def test_a_revived_stream_goes_on_with_its_noise() -> None:
         assert (one.users, one.cost) == (other.users, other.cost) == (2, MU)
 
 
-def test_a_stream_that_asks_too_much_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
-    def ask(self: Stream, statistic: Statistic) -> None:
+def test_a_stream_that_asks_too_much_is_caught(monkeypatch):
+    def ask(self, statistic):
         self.statistic = statistic
 
     monkeypatch.setattr(Stream, "ask", ask)

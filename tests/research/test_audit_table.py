@@ -5,7 +5,6 @@ probability below 1e-7; see ``test_mutation_suite``.
 """
 
 import os
-from pathlib import Path
 
 import pytest
 
@@ -17,23 +16,23 @@ from tacit.registry import BUILT_IN, choose_agent
 
 
 @pytest.fixture(autouse=True)
-def _without_waiting_for_the_disk(monkeypatch: pytest.MonkeyPatch) -> None:
+def _without_waiting_for_the_disk(monkeypatch):
     monkeypatch.setattr(os, "fsync", lambda _: None)
 
 
-def test_every_agent_is_asked() -> None:
+def test_every_agent_is_asked():
     names = {split(agent)[0].partition(":")[0] for agent in agents()}
     assert names == set(BUILT_IN)
     assert {family(agent) for agent in agents()} == set(audit_table.WORLDS)
 
 
-def test_stored_rows_are_of_agents() -> None:
+def test_stored_rows_are_of_agents():
     assert set(study.load("audit_table")) <= set(agents())
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("agent", agents())
-def test_every_private_agent_passes(agent: str) -> None:
+def test_every_private_agent_passes(agent):
     rows = [audited(agent, model) for model in MODELS]
     made = [row for row in rows if row.refused is None]
     assert made, "no model is taken"
@@ -57,13 +56,13 @@ def test_every_private_agent_passes(agent: str) -> None:
 
 
 @pytest.mark.parametrize("agent", ["ucbpo", "lsvi_ucb", "fitted_functional_q:serve=all"])
-def test_some_pass(agent: str) -> None:
+def test_some_pass(agent):
     row = audited(agent, "joint", runs=20, behaviour=False)
     assert row.passed, row.failures
     assert row.ratio == pytest.approx(1.0, abs=0.06)
 
 
-def test_options_are_known() -> None:
+def test_options_are_known():
     for agent in OPTIONS:
         own, place = split(agent)
         world = build(place)
@@ -71,9 +70,7 @@ def test_options_are_known() -> None:
         assert make(world.spec, users=users, seed=0, noise_seed=0).guarantee is not None
 
 
-def test_the_command(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
+def test_the_command(monkeypatch, capsys, tmp_path):
     made = [
         Row("ucbvi", "joint", None, True, 0.994),
         Row("ucbvi", "local", "not here"),

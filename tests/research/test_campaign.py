@@ -1,10 +1,7 @@
 """The campaign: a small history, and wrongs that its checker must find."""
 
 from collections import Counter
-from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -29,7 +26,7 @@ pytestmark = [
 ]
 
 
-def test_a_small_history() -> None:
+def test_a_small_history():
     told = history("sqlite", "on-policy", "back", 2, seed=7)
     assert told.wrong == []
     assert told.counts["releases"] == told.counts["sums"] > 0
@@ -38,19 +35,19 @@ def test_a_small_history() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("database", ["sqlite", "postgresql"])
 @pytest.mark.parametrize("case", CASES)
-def test_some_of_each_case(database: str, case: str) -> None:
+def test_some_of_each_case(database, case):
     for kind in CASES[case].kinds:
         assert history(database, kind, case, 6, seed=7).wrong == []
 
 
-def test_the_stored_campaign_found_nothing() -> None:
+def test_the_stored_campaign_found_nothing():
     if command.STORED.exists():
         assert command.table(command.json.loads(command.STORED.read_text()))[-1].endswith(
             " 0 wrong"
         )
 
 
-def honest(folder: Path) -> tuple[Store, Path]:
+def honest(folder):
     """A run of 30 users, the last of whom wait, and its journal."""
     write_app(folder / "app.toml", app_text("ucbvi", "joint", 10**6, "app.db"))
     app = read_app(str(folder / "app.toml"), logs=False)
@@ -71,48 +68,48 @@ def honest(folder: Path) -> tuple[Store, Path]:
     return store, folder / "journal"
 
 
-def found(store: Store, journal: Path) -> list[str]:
+def found(store, journal):
     return audit(store, Told(journal), journal.with_name("log"), Counter())
 
 
-def lose_an_event(db: Any) -> None:
+def lose_an_event(db):
     db.execute(schema.events.delete().where(schema.events.c.fate == "waiting"))
 
 
-def lose_a_person(db: Any) -> None:
+def lose_a_person(db):
     db.execute(schema.people.delete().where(schema.people.c.fate == "waiting"))
 
 
-def count_twice(db: Any) -> None:
+def count_twice(db):
     columns = [column for column in schema.people.c if column.key != "id"]
     waiting = select(10**6, *columns).where(schema.people.c.fate == "waiting").limit(1)
     db.execute(schema.people.insert().from_select(["id", *(c.key for c in columns)], waiting))
 
 
-def sum_somebody_twice(db: Any) -> None:
+def sum_somebody_twice(db):
     row = db.execute(select(schema.releases)).first()
     release = load(row.value)
     more = {**release.parts, "transitions": release["transitions"] + 1.0}
     db.execute(update(schema.releases).values(value=dump(replace(release, parts=more))))
 
 
-def pay_twice(db: Any) -> None:
+def pay_twice(db):
     db.execute(update(schema.accounts).values(spent=schema.accounts.c.spent * 2))
 
 
-def pay_less(db: Any) -> None:
+def pay_less(db):
     db.execute(update(schema.people).values(pays=schema.people.c.pays // 2))
 
 
-def keep_raw_data(db: Any) -> None:
+def keep_raw_data(db):
     db.execute(update(schema.packets).values(block=0))
 
 
-def forget_unasked(db: Any) -> None:
+def forget_unasked(db):
     db.execute(update(schema.events).values(fate="forgotten"))
 
 
-WRONGS: dict[Callable[[Any], None], str] = {
+WRONGS = {
     lose_an_event: "lost",
     lose_a_person: "lost",
     count_twice: "twice",
@@ -125,7 +122,7 @@ WRONGS: dict[Callable[[Any], None], str] = {
 
 
 @pytest.mark.parametrize("plant", WRONGS, ids=lambda plant: plant.__name__)
-def test_planted_wrongs_are_found(tmp_path: Path, plant: Callable[[Any], None]) -> None:
+def test_planted_wrongs_are_found(tmp_path, plant):
     store, journal = honest(tmp_path)
     assert found(store, journal) == []
     with store.write() as db:
@@ -143,13 +140,13 @@ def test_planted_wrongs_are_found(tmp_path: Path, plant: Callable[[Any], None]) 
         (["wrong", "an export lacks entries"], "export"),
     ],
 )
-def test_a_journal_that_disagrees_is_found(tmp_path: Path, line: list[Any], words: str) -> None:
+def test_a_journal_that_disagrees_is_found(tmp_path, line, words):
     store, journal = honest(tmp_path)
     Journal(journal).add(*line)
     assert any(words in text for text in found(store, journal))
 
 
-def test_somebody_who_was_accepted_and_is_not_there_is_lost(tmp_path: Path) -> None:
+def test_somebody_who_was_accepted_and_is_not_there_is_lost(tmp_path):
     store, journal = honest(tmp_path)
     Journal(journal).sent(Sent("ann", "e", "run", "t", 1.0, H, 0))
     assert found(store, journal) == []  # she has no answer yet
@@ -159,15 +156,13 @@ def test_somebody_who_was_accepted_and_is_not_there_is_lost(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("lost", [False, True], ids=["honest", "lost"])
-def test_somebody_forgotten_before_her_first_answer_may_come_again(
-    tmp_path: Path, lost: bool
-) -> None:
+def test_somebody_forgotten_before_her_first_answer_may_come_again(tmp_path, lost):
     """Her event is taken, its answer is lost, she is forgotten, and then it is sent again."""
     store, path = honest(tmp_path)
     journal, agent = Journal(path), tacit.open(store)
     form = form_of(agent)
 
-    def send(event: str, ticket: str, rewards: float) -> str:
+    def send(event, ticket, rewards):
         body = {"states": ["new"] * (H + 1), "actions": [0] * H, "rewards": [rewards / H] * H}
         rows = form.block([form.pack(body)])
         return agent.intake.receive(rows, ["ann"], [event], [ticket])[0].status

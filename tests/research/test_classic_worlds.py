@@ -1,9 +1,6 @@
 """Worlds of classic control: steps are Gymnasium's, and values are right."""
 
-from __future__ import annotations
-
 import math
-from typing import Any
 
 import gymnasium
 import numpy as np
@@ -15,7 +12,7 @@ from tacit.continuous import QPolicy
 RNG = np.random.default_rng
 
 
-def controller(world: Any) -> QPolicy:
+def controller(world):
     """Pushes towards the side to which the pole leans and turns, and the cart is and moves."""
     weights = np.zeros((2, world.spec.features.size))
     weights[1, 1:5] = 0.1, 0.2, 1.0, 0.5
@@ -26,8 +23,8 @@ def controller(world: Any) -> QPolicy:
     ("name", "make", "loop", "angles"),
     [("MountainCar-v0", mountain_car, "climb", ()), ("Pendulum-v1", pendulum, "swing", (0,))],
 )
-def test_steps_are_those_of_gymnasium(name: str, make: Any, loop: str, angles: Any) -> None:
-    env: Any = gymnasium.make(name).unwrapped
+def test_steps_are_those_of_gymnasium(name, make, loop, angles):
+    env = gymnasium.make(name).unwrapped
     env.reset(seed=0)
     rng, spec = np.random.default_rng(0), make().spec
     state = np.array(env.state, dtype=np.float64)[np.newaxis]
@@ -52,7 +49,7 @@ def test_steps_are_those_of_gymnasium(name: str, make: Any, loop: str, angles: A
 # CartPole.
 
 
-def test_carts_move_as_in_gymnasium() -> None:
+def test_carts_move_as_in_gymnasium():
     env = gymnasium.make("CartPole-v1").unwrapped
     rng = RNG(0)
     ends = 0
@@ -72,7 +69,7 @@ def test_carts_move_as_in_gymnasium() -> None:
     assert ends == 20
 
 
-def test_an_episode_ends_with_the_fall() -> None:
+def test_an_episode_ends_with_the_fall():
     world = cartpole()
     episodes = world.simulate(QPolicy.uniform(4, 2), 500, RNG(1))
     H = world.spec.horizon
@@ -94,7 +91,7 @@ def test_an_episode_ends_with_the_fall() -> None:
     assert np.abs(episodes.states[:, 0]).max() <= 0.05
 
 
-def test_there_is_a_policy_that_never_falls() -> None:
+def test_there_is_a_policy_that_never_falls():
     world = cartpole()
     assert world.value(controller(world)) == world.optimal_value == 200.0
     episodes = world.simulate(controller(world), 200, RNG(2))
@@ -102,7 +99,7 @@ def test_there_is_a_policy_that_never_falls() -> None:
     assert (episodes.rewards == 1.0).all()
 
 
-def test_uniform_survives_about_22_steps() -> None:
+def test_uniform_survives_about_22_steps():
     world = cartpole()
     # The standard deviation is below 12, so six standard errors of 2,000 are below 1.7.
     assert abs(world.baseline_value - 22.2) < 1.7

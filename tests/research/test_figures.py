@@ -22,7 +22,7 @@ QUICK = {
 
 
 @pytest.mark.parametrize(("module", "words"), QUICK.items())
-def test_a_figure_is_measured_and_drawn(module: str, words: str, tmp_path, capsys) -> None:
+def test_a_figure_is_measured_and_drawn(module, words, tmp_path, capsys):
     path = tmp_path / "a.png"
     given = [f"--output={path}", "--quick", "--runs=1", "--workers=1"]
     assert importlib.import_module(module).main(given) == 0
@@ -31,7 +31,7 @@ def test_a_figure_is_measured_and_drawn(module: str, words: str, tmp_path, capsy
 
 
 @pytest.mark.parametrize("module", FIGURES.values())
-def test_every_figure_refuses_nonsense_in_one_line(module: str, capsys) -> None:
+def test_every_figure_refuses_nonsense_in_one_line(module, capsys):
     main = importlib.import_module(module).main
     refused_in_one_line(main, ["--output=/no/such/folder/picture.png", "--nonsense"], capsys)
     assert {*QUICK, "research.first_agent"} == set(FIGURES.values())

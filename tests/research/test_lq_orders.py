@@ -9,7 +9,7 @@ from research.worlds import thermostat
 from tacit.papers import chowdhury_lq_2021 as paper
 
 
-def test_orders_are_those_of_the_bound() -> None:
+def test_orders_are_those_of_the_bound():
     stored = load("lq_orders")
     for epsilon in lq_orders.EPSILONS:
         assert 0.4 < lq_orders.order_of_users(stored, epsilon) < 0.55
@@ -21,9 +21,7 @@ def test_orders_are_those_of_the_bound() -> None:
 
 
 @pytest.mark.parametrize("epsilon", [None, 1e6])
-def test_planning_for_every_user_is_the_papers_algorithm(
-    epsilon: float | None, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_planning_for_every_user_is_the_papers_algorithm(epsilon, monkeypatch):
     """With blocks of one user, runs of the same users are those of tacit.papers."""
     world, K = thermostat(), 30
     starts, noises = paper._users(world, K, np.random.default_rng(0))
@@ -47,14 +45,14 @@ def test_planning_for_every_user_is_the_papers_algorithm(
     assert found.inside == bool(expected.more["inside"].all())
 
 
-def test_costs_are_exact() -> None:
+def test_costs_are_exact():
     world = thermostat()
     gains = world.optimal_policy.gains
     assert -lq_orders.cost_of(world, gains) == pytest.approx(world.optimal_value)
     assert -lq_orders.cost_of(world, 0 * gains) == pytest.approx(world.baseline_value)
 
 
-def test_what_a_curve_says() -> None:
+def test_what_a_curve_says():
     curve = lq_orders.Curve(
         np.array([1.0, 2.0, 4.0, 8.0]),
         np.array([1.0, 2.0, 3.0, 3.5]),

@@ -6,7 +6,7 @@ from research import real_path_table
 from research.planted.real_path import REAL_PATH
 
 
-def test_bugs_have_names_of_their_own_and_say_what_they_do() -> None:
+def test_bugs_have_names_of_their_own_and_say_what_they_do():
     rows = [(bug.name, bug.agent, bug.privacy) for bug in REAL_PATH]
     assert len(REAL_PATH) >= 45
     assert len({str(row) for row in rows}) == len(rows)
@@ -15,6 +15,6 @@ def test_bugs_have_names_of_their_own_and_say_what_they_do() -> None:
 
 
 @pytest.mark.slow
-def test_a_bug_of_the_sampler_is_found(capsys) -> None:
+def test_a_bug_of_the_sampler_is_found(capsys):
     real_path_table.main(["--only", "ScaleIsPowerOfTwo"])
     assert "caught" in capsys.readouterr().out.replace("not caught", "")

@@ -1,7 +1,6 @@
 """Tables on pages are those that were stored when they were measured."""
 
 import re
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -11,12 +10,12 @@ from research import results
 ROOT = Path(__file__).parents[2]
 
 
-def rows(text: str) -> list[str]:
+def rows(text):
     """The lines of a table."""
     return [line for line in text.splitlines() if line.startswith("|")]
 
 
-def measured_rows(text: str) -> Iterator[str]:
+def measured_rows(text):
     """Rows of tables with numbers: those that have a column on the right."""
     for table in re.findall(r"(?:^\|.*\n)+", text, re.MULTILINE):
         _, rule, *body = *rows(table), ""
@@ -25,17 +24,17 @@ def measured_rows(text: str) -> Iterator[str]:
 
 
 @pytest.mark.parametrize("path", results.PAGES, ids=lambda path: path.stem)
-def test_a_page_shows_what_is_stored(path: Path) -> None:
+def test_a_page_shows_what_is_stored(path):
     page = path.read_text()
     assert page == results.written(page), "run python -m research.results"
 
 
-def test_every_stored_table_is_shown_once() -> None:
+def test_every_stored_table_is_shown_once():
     shown = [name for path in results.PAGES for name in results.shown(path.read_text())]
     assert sorted(shown) == sorted(results.TABLES)
 
 
-def test_every_table_of_numbers_is_stored() -> None:
+def test_every_table_of_numbers_is_stored():
     stored = {row for make in results.TABLES.values() for row in rows(make())}
     missing = [
         f"{page.name}: {row}"

@@ -1,7 +1,6 @@
 """What all tests of the service share."""
 
 import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -10,13 +9,13 @@ from tacit.core import release_loop
 
 
 @pytest.fixture(autouse=True)
-def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+def quick(monkeypatch):
     """A full block waits less long for places that other processes may have taken."""
     monkeypatch.setattr(release_loop, "GRACE", 0.2)
 
 
 @pytest.fixture(scope="session")
-def database() -> Iterator[str]:
+def database():
     """The URL of a real PostgreSQL server; not in pytest's folder, which other runs close to it."""
     pgserver = pytest.importorskip("pgserver", reason="needs pgserver, which ships a PostgreSQL")
     with tempfile.TemporaryDirectory() as folder:

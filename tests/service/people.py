@@ -2,8 +2,6 @@
 
 import json
 import time
-from collections.abc import Mapping
-from typing import Any
 
 import jwt
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -15,27 +13,25 @@ KEY = Ed25519PrivateKey.from_private_bytes(b"tests of a service of nobody....")
 ISSUER = f'jwks = "people.json"\naudience = "{AUDIENCE}"\nperson_rate = 1000000'
 
 
-def public(key: Any = KEY, kid: str = "one") -> dict[str, Any]:
+def public(key=KEY, kid="one"):
     """A key as a JWKS has it."""
     return {**json.loads(jwt.algorithms.OKPAlgorithm.to_jwk(key.public_key())), "kid": kid}
 
 
-def signed(user: str, key: Any = KEY, kid: str = "one", alg: str = "EdDSA", **more: Any) -> str:
+def signed(user, key=KEY, kid="one", alg="EdDSA", **more):
     """A person's token."""
     said = {"sub": user, "aud": AUDIENCE, "exp": int(time.time()) + 3600} | more
     return jwt.encode(said, key, alg, headers={"kid": kid})
 
 
-def as_person(user: str) -> dict[str, str]:
+def as_person(user):
     return {"Authorization": f"Bearer {signed(user)}"}
 
 
 class Device(Client):
     """One device of many people: policies by the app's token, episodes by theirs."""
 
-    def request(
-        self, method: str, path: str, headers: Mapping[str, str] | None = None, body: bytes = b""
-    ) -> Any:
+    def request(self, method, path, headers=None, body=b""):
         given = dict(headers or {})
         if path in ("/v1/episodes", "/v1/reports", "/v1/decisions", "/v1/outcomes") and body:
             try:

@@ -1,17 +1,12 @@
 """A service that listens on this machine, in a thread of the test."""
 
-from __future__ import annotations
-
 import contextlib
 import socket
 import threading
 import time
-from collections.abc import Iterator
-from typing import Any
 
 import uvicorn
 
-from tacit.service.app_file import App
 from tacit.service.client import Client
 from tacit.service.entrance import Door
 from tacit.service.http import Service, create
@@ -20,13 +15,13 @@ from tests.service.people import Device
 
 
 class Running:
-    def __init__(self, app: App, tools: Any = None) -> None:
+    def __init__(self, app, tools=None):
         self.service = Service(app)
         self.tokens = {
             r: new_token(self.service.store, r) for r in ("device", "curator", "officer")
         }
         self.service.watch()
-        self._clients: list[Client] = []
+        self._clients = []
         self._socket = socket.create_server(("127.0.0.1", 0))
         self.address = f"http://127.0.0.1:{self._socket.getsockname()[1]}"
         made = uvicorn.Config(
@@ -42,12 +37,12 @@ class Running:
         self._thread = threading.Thread(target=self.server.run, args=([self._socket],))
         self._thread.start()
 
-    def client(self, role: str = "device", token: str | None = None) -> Client:
+    def client(self, role="device", token=None):
         kind = Device if token is None and role == "device" else Client
         self._clients.append(kind(self.address, self.tokens[role] if token is None else token))
         return self._clients[-1]
 
-    def wait(self, what: Any, seconds: float = 600.0) -> dict[str, Any]:
+    def wait(self, what, seconds=600.0):
         """Until the state is as wanted: a bound against hanging, and nothing that is measured."""
         client, end = self.client("curator"), time.monotonic() + seconds
         while time.monotonic() < end:
@@ -59,7 +54,7 @@ class Running:
             time.sleep(0.02)
         raise AssertionError(f"it did not happen: {state}")
 
-    def closes(self, what: Any) -> dict[str, Any]:
+    def closes(self, what):
         """As ``wait``, while nobody is waited for who has a place: no test hangs on a clock."""
         intake = self.service.loop._agent.intake  # of the thread that closes blocks
         window, intake.window = intake.window, 0.0
@@ -68,7 +63,7 @@ class Running:
         finally:
             intake.window = window
 
-    def close(self) -> None:
+    def close(self):
         for client in self._clients:
             client.close()
         self.server.should_exit = True
@@ -76,7 +71,7 @@ class Running:
 
 
 @contextlib.contextmanager
-def running(app: App, tools: Any = None) -> Iterator[Running]:
+def running(app, tools=None):
     made = Running(app, tools)
     try:
         yield made

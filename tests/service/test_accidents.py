@@ -2,8 +2,6 @@
 
 import json
 import os
-from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,7 +11,6 @@ from sqlalchemy import select, update
 
 import tacit
 from tacit.core import release_loop
-from tacit.core.agent import Agent
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.statistic import Block
 from tacit.store import ledger
@@ -33,9 +30,7 @@ LITTLE = tacit.JointDP(4e6, 1e-7)  # so little noise that sums can be compared
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])
-def where(
-    request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[str]:
+def where(request, tmp_path, monkeypatch):
     monkeypatch.setattr(release_loop, "GRACE", 0.0)  # all places are written here
     if request.param == "sqlite":
         yield os.fspath(tmp_path / "app.db")
@@ -50,13 +45,11 @@ def where(
 
 
 @pytest.fixture
-def both(where: str) -> Iterator[Callable[..., tuple[Agent, Agent]]]:
+def both(where):
     """The same run by two handles, as two processes have it."""
     opened = [Store(where), Store(where)]
 
-    def made(
-        kind: Any = tacit.UCBVI, privacy: Any = LITTLE, spec: Any = SPEC, **options: Any
-    ) -> tuple[Agent, Agent]:
+    def made(kind=tacit.UCBVI, privacy=LITTLE, spec=SPEC, **options):
         given = {"schedule": f"fixed:size={SIZE}"} | options
         one, two = (kind(spec, 1000, privacy, store=store, **given) for store in opened)
         return one, two
@@ -66,9 +59,7 @@ def both(where: str) -> Iterator[Callable[..., tuple[Agent, Agent]]]:
         store.close()
 
 
-def send(
-    agent: Agent, user: str, reward: float = 0.5, ticket: str | None = None, policy: Any = None
-) -> str:
+def send(agent, user, reward=0.5, ticket=None, policy=None):
     """One user who reads the policy and sends an episode; what she is told."""
     policy, ticket = policy or agent.policy, agent.intake.ticket() if ticket is None else ticket
     agent.intake.flush()
@@ -82,7 +73,7 @@ def send(
     return agent.intake.receive(Block(1, columns), [user], [user], [ticket])[0].status
 
 
-def fill(agent: Agent, name: str, users: int = SIZE) -> list[str]:
+def fill(agent, name, users=SIZE):
     """So many users, each with a reward of her own."""
     names = [f"{name}{k}" for k in range(users)]
     told = [send(agent, user, PAID[k % 4]) for k, user in enumerate(names)]
@@ -90,39 +81,39 @@ def fill(agent: Agent, name: str, users: int = SIZE) -> list[str]:
     return names
 
 
-def sums(agent: Agent) -> dict[int, float]:
+def sums(agent):
     """Rewards of a step in the releases, by block."""
     with agent.store.read() as db:
         rows = db.execute(select(releases)).all()
     return {row.block: float(load(row.value)["rewards"].sum()) / H for row in rows}
 
 
-def near(paid: float) -> Any:
+def near(paid):
     """Far less than one user off, and far more than noise."""
     return pytest.approx(paid, abs=0.05)
 
 
-def well(agent: Agent) -> None:
+def well(agent):
     assert ledger.verify(agent.store) == []
 
 
-def finish(agent: Agent) -> None:
+def finish(agent):
     while agent.step():
         pass
 
 
-def during(agent: Agent, what: Callable[[], Any]) -> None:
+def during(agent, what):
     """Does something whenever the agent has summed a block, before it commits."""
     answer = agent._run.curator.release_block
 
-    def meanwhile(*args: Any, **more: Any) -> Any:
+    def meanwhile(*args, **more):
         what()
         return answer(*args, **more)
 
     agent._run.curator.release_block = meanwhile
 
 
-def test_who_is_forgotten_while_her_block_is_summed_is_in_no_release(both: Any) -> None:
+def test_who_is_forgotten_while_her_block_is_summed_is_in_no_release(both):
     one, two = both()
     fill(one, "u")
     told = list[Any]()
@@ -139,14 +130,14 @@ def test_who_is_forgotten_while_her_block_is_summed_is_in_no_release(both: Any) 
     well(one)
 
 
-def test_a_stream_of_forgetting_does_not_keep_a_block_from_its_release(both: Any) -> None:
+def test_a_stream_of_forgetting_does_not_keep_a_block_from_its_release(both):
     """Also during a long plan, which has nothing to do with who waits for the next block."""
     one, two = both()
     fill(one, "u")
     fill(one, "next", 3)
     plan, left = type(one.algorithm).plan, ["u0", "u1", "u2"]
 
-    def long(self: Any, *args: Any) -> Any:
+    def long(self, *args):
         assert two.forget("next0")["removed"] + two.forget("next1")["removed"] == 2
         return plan(self, *args)
 
@@ -162,11 +153,11 @@ def test_a_stream_of_forgetting_does_not_keep_a_block_from_its_release(both: Any
     well(one)
 
 
-def test_a_plan_that_raises_draws_nothing_again(both: Any) -> None:
+def test_a_plan_that_raises_draws_nothing_again(both):
     one, two = both()
     plan, calls, seen = type(one.algorithm).plan, [0], dict[int, bytes]()
 
-    def sometimes(self: Any, *args: Any) -> Any:
+    def sometimes(self, *args):
         calls[0] += 1
         if calls[0] % 2:
             raise ZeroDivisionError
@@ -188,13 +179,13 @@ def test_a_plan_that_raises_draws_nothing_again(both: Any) -> None:
     well(one)
 
 
-def test_rolling_back_between_the_commits_loses_nobody(both: Any) -> None:
+def test_rolling_back_between_the_commits_loses_nobody(both):
     one, two = both()
     fill(one, "u")
     early = [one.intake.ticket() for _ in range(2)]  # of the next block, and of version 0
     one.intake.flush()
 
-    def cut_off(*_: Any) -> Any:
+    def cut_off(*_):
         raise KeyboardInterrupt
 
     with pytest.MonkeyPatch.context() as patched:
@@ -221,7 +212,7 @@ def test_rolling_back_between_the_commits_loses_nobody(both: Any) -> None:
     well(one)
 
 
-def test_counters_go_forward_when_a_version_is_rolled_back(both: Any) -> None:
+def test_counters_go_forward_when_a_version_is_rolled_back(both):
     one, two = both(tacit.ConcurrentPSRL, running=0)
     assert one.algorithm.counter != "blocks"
     size = one.block_users
@@ -237,7 +228,7 @@ def test_counters_go_forward_when_a_version_is_rolled_back(both: Any) -> None:
     well(one)
 
 
-def test_a_counter_does_not_tell_how_many_sent(both: Any) -> None:
+def test_a_counter_does_not_tell_how_many_sent(both):
     one, two = both(tacit.ConcurrentPSRL, running=0)
     size, one.intake.window = one.block_users, 0.0
     for turn in range(2):
@@ -252,7 +243,7 @@ def test_a_counter_does_not_tell_how_many_sent(both: Any) -> None:
     well(two)
 
 
-def test_two_runs_do_not_both_take_a_last_budget(where: str) -> None:
+def test_two_runs_do_not_both_take_a_last_budget(where):
     with Store(where) as store:
         given = {"schedule": f"fixed:size={SIZE}", "store": store}
         one, two = (tacit.UCBVI(SPEC, 1000, LITTLE, name=name, **given) for name in "ab")
@@ -267,7 +258,7 @@ def test_two_runs_do_not_both_take_a_last_budget(where: str) -> None:
         assert ledger.verify(store) == []
 
 
-def reported(agent: Agent, user: str, odd: float | None = None) -> None:
+def reported(agent, user, odd=None):
     """One device's report, or one that no device makes."""
     statistic, policy = agent.statistic, agent.policy
     h = agent.spec.horizon
@@ -282,7 +273,7 @@ def reported(agent: Agent, user: str, odd: float | None = None) -> None:
     assert told.accepted
 
 
-def test_a_report_that_no_device_makes_costs_nobody_else_theirs(both: Any) -> None:
+def test_a_report_that_no_device_makes_costs_nobody_else_theirs(both):
     one, two = both(privacy=tacit.LocalDP(4e6, 1e-7))
     for k, odd in enumerate((None, np.nan, 1e300, -np.inf)):
         reported(one, f"{k}", odd)
@@ -292,9 +283,7 @@ def test_a_report_that_no_device_makes_costs_nobody_else_theirs(both: Any) -> No
 
 
 @pytest.mark.parametrize("forgotten", [False, True])
-def test_a_ticket_that_was_lost_with_its_process_counts_by_its_version(
-    both: Any, forgotten: bool
-) -> None:
+def test_a_ticket_that_was_lost_with_its_process_counts_by_its_version(both, forgotten):
     """Others of another version never send: her place is not one of theirs."""
     one, two = both()
     fill(one, "u")
@@ -314,7 +303,7 @@ def test_a_ticket_that_was_lost_with_its_process_counts_by_its_version(
     well(two)
 
 
-def test_reports_of_one_version_are_summed_though_places_are_of_two(both: Any) -> None:
+def test_reports_of_one_version_are_summed_though_places_are_of_two(both):
     """A process that looks while another publishes may give a place by the version before."""
     one, two = both(privacy=tacit.LocalDP(4e6, 1e-7), spec=FiniteSpec(3, 2, 3, stationary=True))
     before, size = one._run.look(), one.statistic.layout.size
@@ -335,7 +324,7 @@ def test_reports_of_one_version_are_summed_though_places_are_of_two(both: Any) -
     well(two)
 
 
-def test_a_sealed_block_whose_reports_are_all_forgotten_is_filled_again(both: Any) -> None:
+def test_a_sealed_block_whose_reports_are_all_forgotten_is_filled_again(both):
     one, two = both(privacy=tacit.LocalDP(4e6, 1e-7))
     for k in range(SIZE):
         reported(one, f"{k}")
@@ -351,10 +340,10 @@ def test_a_sealed_block_whose_reports_are_all_forgotten_is_filled_again(both: An
     well(two)
 
 
-def test_a_first_plan_does_not_hold_the_lock_of_a_store(where: str) -> None:
+def test_a_first_plan_does_not_hold_the_lock_of_a_store(where):
     plan, wrote = tacit.tabular.ucbvi.UCBVI.plan, list[int]()
 
-    def slow(self: Any, *args: Any) -> Any:
+    def slow(self, *args):
         with Store(where) as other, other.write() as db:
             wrote.append(db.execute(update(stores).values(witness="")).rowcount)
         return plan(self, *args)
@@ -366,7 +355,7 @@ def test_a_first_plan_does_not_hold_the_lock_of_a_store(where: str) -> None:
         assert agent.run_row().latest == 0
 
 
-def test_a_stopped_process_loses_the_lock_of_a_database(where: str) -> None:
+def test_a_stopped_process_loses_the_lock_of_a_database(where):
     """What an idle transaction has time for is far less than what a device waits."""
     if not where.startswith("postgresql"):
         pytest.skip("a file's lock goes with its process alone")
@@ -376,9 +365,7 @@ def test_a_stopped_process_loses_the_lock_of_a_database(where: str) -> None:
         assert db.scalar(sa.text("SHOW lock_timeout")) == "10s"
 
 
-def test_a_clock_that_was_set_back_holds_nothing_up(
-    both: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_clock_that_was_set_back_holds_nothing_up(both, monkeypatch):
     one, two = both()
     now = release_loop.time.time()
     monkeypatch.setattr(release_loop.time, "time", lambda: now + 86400.0)
@@ -397,11 +384,11 @@ def test_a_clock_that_was_set_back_holds_nothing_up(
     assert len(sums(two)) == 1
 
 
-def test_reports_on_which_every_plan_fails_are_left_out_by_rolling_back(both: Any) -> None:
+def test_reports_on_which_every_plan_fails_are_left_out_by_rolling_back(both):
     one, two = both(privacy=tacit.LocalDP(4e6, 1e-7))
     with pytest.MonkeyPatch.context() as patched:
 
-        def fails(*_: Any) -> Any:
+        def fails(*_):
             raise ZeroDivisionError
 
         patched.setattr(type(one.algorithm), "plan", fails)

@@ -1,7 +1,5 @@
 """A hostile campaign against a service: every byte gets a typed answer, and nothing changes."""
 
-from __future__ import annotations
-
 import contextlib
 import http.client
 import json
@@ -11,9 +9,6 @@ import resource
 import socket
 import time
 from collections import Counter
-from collections.abc import Iterator
-from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -21,7 +16,7 @@ from tacit.cli.serve import tools
 from tacit.service.entrance import Door
 from tacit.store import ledger
 from tests.service.people import signed
-from tests.service.running import Running, running
+from tests.service.running import running
 from tests.service.test_people import log_in, page
 from tests.service.world import come, episode, make_app, reads
 
@@ -29,17 +24,17 @@ TYPED = {200, 202, 303, 304, 400, 401, 403, 404, 405, 408, 409, 410, 413, 422, 4
 
 
 @pytest.fixture(scope="module")
-def run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+def run(tmp_path_factory):
     app = make_app(tmp_path_factory.mktemp("attacks"), window=3600, size=50, serve="seconds = 2")
     with running(app, tools()) as made:
         yield made
 
 
-def connect(run: Running) -> socket.socket:
+def connect(run):
     return socket.create_connection(("127.0.0.1", int(run.address.rsplit(":", 1)[1])), timeout=600)
 
 
-def raw(run: Running, data: bytes) -> int:
+def raw(run, data):
     """Code of the answer to bytes; 0 if the connection was ended without one."""
     with connect(run) as made:
         try:
@@ -51,7 +46,7 @@ def raw(run: Running, data: bytes) -> int:
     return int(found[1]) if found else 0
 
 
-def send(run: Running, method: str, path: str, body: bytes | None, **headers: str) -> Any:
+def send(run, method, path, body, **headers):
     made = http.client.HTTPConnection(run.address.removeprefix("http://"), timeout=600)
     made.request(method, path, body, headers)
     told = made.getresponse()
@@ -60,7 +55,7 @@ def send(run: Running, method: str, path: str, body: bytes | None, **headers: st
     return found
 
 
-def test_half_sent_heads_stop_nobody(run: Running) -> None:
+def test_half_sent_heads_stop_nobody(run):
     """2,100 connections that send half a head, and never the rest."""
     most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     resource.setrlimit(resource.RLIMIT_NOFILE, (min(most, 8192), most))
@@ -77,7 +72,7 @@ def test_half_sent_heads_stop_nobody(run: Running) -> None:
         made.close()
 
 
-def test_slow_and_long_heads_end(run: Running) -> None:
+def test_slow_and_long_heads_end(run):
     with connect(run) as made:
         made.sendall(b"GET /healthz HTTP/1.1\r\nHost: x\r\n")
         made.settimeout(600)
@@ -116,7 +111,7 @@ VALUES = {
 
 
 @pytest.mark.parametrize("what", [*VALUES])
-def test_values_never_decide_who_is_taken(run: Running, what: str) -> None:
+def test_values_never_decide_who_is_taken(run, what):
     device = run.client()
     for name in ("rewards", "states", "actions"):
         body = episode(reads(device), device._ticket)
@@ -127,7 +122,7 @@ def test_values_never_decide_who_is_taken(run: Running, what: str) -> None:
         assert (code, json.loads(told)["status"]) == (202, "waiting")
 
 
-def test_odd_numbers_and_letters_on_pages(run: Running) -> None:
+def test_odd_numbers_and_letters_on_pages(run):
     cookie = log_in(run, run.tokens["curator"]).partition(";")[0]
     content = page(run.address, "/policies", cookie)[2]
     csrf = content.split('name="csrf" value="')[1].split('"')[0]
@@ -143,7 +138,7 @@ def test_odd_numbers_and_letters_on_pages(run: Running) -> None:
     assert page(run.address, "/do", cookie, {"csrf": b"\xed\xa0\x80", "what": "stop"})[0] == 403
 
 
-def test_nobody_is_sent_to_another_host_and_readyz_says_no_configuration(run: Running) -> None:
+def test_nobody_is_sent_to_another_host_and_readyz_says_no_configuration(run):
     for path in ("/v1/policy/", "/policies/", "/login/", "//evil.example/"):
         code, headers, _ = send(run, "GET", path, None, Host="evil.example")
         assert code in (303, 404)
@@ -154,7 +149,7 @@ def test_nobody_is_sent_to_another_host_and_readyz_says_no_configuration(run: Ru
     assert told == {"status": "ready", "problem": ""}
 
 
-def mangled(rng: random.Random, token: str) -> bytes:
+def mangled(rng, token):
     """A request that is nearly one."""
     path = rng.choice(["/v1/policy", "/v1/episodes", "/v1/task", "/login", "/do", "/v1/commands"])
     body = bytes(rng.randrange(256) for _ in range(rng.randrange(60)))
@@ -176,7 +171,7 @@ def mangled(rng: random.Random, token: str) -> bytes:
     return bytes(head) + b"\r\nConnection: close\r\n\r\n" + body
 
 
-def campaign(folder: Path, requests: int) -> Counter[int]:
+def campaign(folder, requests):
     """So many mangled requests on loopback; nothing may change, and intake stays up."""
     rng = random.Random(20261118)
     with running(make_app(folder, window=3600, size=10**4), tools()) as run:
@@ -197,18 +192,18 @@ def campaign(folder: Path, requests: int) -> Counter[int]:
     return codes
 
 
-def test_a_thousand_mangled_requests(tmp_path: Path) -> None:
+def test_a_thousand_mangled_requests(tmp_path):
     codes = campaign(tmp_path, 1000)
     # A head that is broken so that no end of it is seen is ended without an answer.
     assert codes[0] < 100
 
 
 @pytest.mark.slow
-def test_a_hundred_thousand_mangled_requests(tmp_path: Path) -> None:
+def test_a_hundred_thousand_mangled_requests(tmp_path):
     print(campaign(tmp_path, 100_000))  # noqa: T201
 
 
-def test_a_token_that_is_replayed_changes_nothing(run: Running) -> None:
+def test_a_token_that_is_replayed_changes_nothing(run):
     """Whoever copied a token and a body gets her answer again; after its end, nobody does."""
     device = run.client()
     body = episode(reads(device), device._ticket, user="rita")

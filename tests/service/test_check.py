@@ -1,12 +1,9 @@
 """``tacit serve``'s chores: the check, tokens, and mistakes in the file."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os
 import sqlite3
-from pathlib import Path
 
 import pytest
 
@@ -18,7 +15,7 @@ from tests.service.test_service import rows
 from tests.service.world import come, make_app, write_app
 
 
-def test_check_finds_what_is_wrong(tmp_path: Path) -> None:
+def test_check_finds_what_is_wrong(tmp_path):
     path = write_app(tmp_path)
     before = content(call("serve", path, "--check", "--json"))
     assert before["well"]
@@ -43,7 +40,7 @@ def test_check_finds_what_is_wrong(tmp_path: Path) -> None:
     assert "'run' in this store has other arguments" in dict(wrong)["arguments"]
 
 
-def test_tokens_are_made_and_revoked(tmp_path: Path) -> None:
+def test_tokens_are_made_and_revoked(tmp_path):
     path = write_app(tmp_path)
     token = content(call("serve", path, "--new-token", "officer", "--json"))["token"]
     text = (tmp_path / "app.db").read_bytes()
@@ -64,16 +61,16 @@ def test_tokens_are_made_and_revoked(tmp_path: Path) -> None:
         ('certificate = "a.pem"', "certificate_key"),
     ],
 )
-def test_mistakes_in_the_file_are_one_line(tmp_path: Path, line: str, words: str) -> None:
+def test_mistakes_in_the_file_are_one_line(tmp_path, line, words):
     said = one_line(call("serve", write_app(tmp_path, serve=line), "--check"))
     assert words in said
 
 
-def test_check_touches_nothing_of_anybody(tmp_path: Path) -> None:
+def test_check_touches_nothing_of_anybody(tmp_path):
     """A database of something else, an empty file, and a store whose service is stopped."""
     path = write_app(tmp_path)
 
-    def held() -> dict[str, tuple[bytes, int]]:
+    def held():
         files = [file for file in tmp_path.iterdir() if file.is_file()]
         return {file.name: (file.read_bytes(), file.stat().st_mtime_ns) for file in files}
 

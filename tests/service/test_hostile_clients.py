@@ -1,15 +1,12 @@
 """Whatever is sent to the addresses that the OpenAPI description names: a typed answer."""
 
-from collections.abc import Iterator
-from typing import Any
-
 import pytest
 import schemathesis
 from hypothesis import HealthCheck, given, settings
 from schemathesis.specs.openapi import checks
 
 from tacit.store import ledger
-from tests.service.running import Running, running
+from tests.service.running import running
 from tests.service.world import make_app
 
 CHECKS = (
@@ -20,13 +17,13 @@ CHECKS = (
 
 
 @pytest.fixture(scope="module")
-def run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+def run(tmp_path_factory):
     app = make_app(tmp_path_factory.mktemp("hostile"), serve="body = 20000", window=3600)
     with running(app) as made:
         yield made
 
 
-def test_whatever_is_sent(run: Running) -> None:
+def test_whatever_is_sent(run):
     schema = schemathesis.openapi.from_url(f"{run.address}/v1/openapi.json")
     operations = [found.ok() for found in schema.get_all_operations()]
     for operation in operations:
@@ -39,7 +36,7 @@ def test_whatever_is_sent(run: Running) -> None:
             suppress_health_check=list(HealthCheck),
         )
         @given(case=operation.as_strategy())
-        def try_it(case: Any) -> None:
+        def try_it(case):
             for role in ("device", "curator"):
                 response = case.call(headers={"Authorization": f"Bearer {run.tokens[role]}"})
                 case.validate_response(response, checks=CHECKS)
@@ -49,7 +46,7 @@ def test_whatever_is_sent(run: Running) -> None:
     assert len(operations) >= 10
 
 
-def test_nothing_was_taken(run: Running) -> None:
+def test_nothing_was_taken(run):
     """After all of it: no user, no release, and the version that was there."""
     run.client("curator").post("/v1/commands", {"what": "start"})
     state = run.wait(lambda s: True)

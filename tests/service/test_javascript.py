@@ -1,16 +1,12 @@
 """Devices in JavaScript: under Node against a running service, and in a browser."""
 
-from __future__ import annotations
-
 import functools
 import http.server
 import json
 import shutil
 import subprocess
 import threading
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -37,9 +33,7 @@ LOCAL = 'model = "local"'
         ("concurrent_psrl", "", "late"),
     ],
 )
-def test_a_device_under_node_is_counted_once(
-    tmp_path: Path, agent: str, privacy: str, way: str
-) -> None:
+def test_a_device_under_node_is_counted_once(tmp_path, agent, privacy, way):
     node = shutil.which("node")
     if node is None:
         pytest.skip("there is no node: the client in JavaScript was NOT tested")
@@ -60,7 +54,7 @@ def test_a_device_under_node_is_counted_once(
 
 
 @pytest.fixture(scope="module")
-def files() -> Iterator[str]:
+def files():
     """The modules, from a server of this machine."""
     handler = functools.partial(Quiet, directory=str(JS))
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
@@ -72,7 +66,7 @@ def files() -> Iterator[str]:
 
 
 class Quiet(http.server.SimpleHTTPRequestHandler):
-    def log_message(self, *_: Any) -> None:
+    def log_message(self, *_):
         pass
 
 
@@ -91,7 +85,7 @@ import("/noise.js").then(({ normal }) => {
     CHROMIUM is None or DRIVER is None,
     reason="needs Chromium and its driver: apt-get install -y chromium chromium-driver",
 )
-def test_noise_in_a_browser_is_that_of_python_and_has_its_law(browser: Any, files: str) -> None:
+def test_noise_in_a_browser_is_that_of_python_and_has_its_law(browser, files):
     held = some_bytes("browser", 4000)
     browser.set_script_timeout(600)
     browser.get(f"{files}/README.md")

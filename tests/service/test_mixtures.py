@@ -1,7 +1,5 @@
 """Mixed policies over HTTP: devices draw with their own randomness, and say what they drew."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 
@@ -16,7 +14,7 @@ from tests.service.world import episode, make_app, reads
 ROOT = Path(__file__).parents[2]
 
 
-def test_devices_draw_and_what_they_drew_counts(tmp_path: Path) -> None:
+def test_devices_draw_and_what_they_drew_counts(tmp_path):
     rng = np.random.default_rng(4)
     with running(make_app(tmp_path, agent="concurrent_psrl", size=12)) as run:
         device, other = run.client(), run.client()
@@ -39,7 +37,7 @@ def test_devices_draw_and_what_they_drew_counts(tmp_path: Path) -> None:
     assert after.version == policy.version + 1
 
 
-def test_an_episode_without_its_component_is_refused(tmp_path: Path) -> None:
+def test_an_episode_without_its_component_is_refused(tmp_path):
     """A whole number must be there: which one it is decides nothing."""
     with running(make_app(tmp_path, agent="concurrent_psrl", size=12)) as run:
         device = run.client()
@@ -58,7 +56,7 @@ def test_an_episode_without_its_component_is_refused(tmp_path: Path) -> None:
         assert run.wait(lambda state: True)["waiting"] == 3
 
 
-def test_the_example_of_the_page_is_counted(tmp_path: Path) -> None:
+def test_the_example_of_the_page_is_counted(tmp_path):
     page = (ROOT / "docs" / "service.md").read_text()
     (code,) = re.findall(r"^```\n(from numpy.random.*?)^```$", page, re.M | re.S)
     rng = np.random.default_rng(0)

@@ -15,7 +15,7 @@ from tests.service.world import come, make_app, reads
 ROOT = Path(__file__).parents[2]
 
 
-def back_up(source: Path, target: Path) -> None:
+def back_up(source, target):
     """What ``sqlite3 app.db ".backup copy.db"`` does, while the service runs."""
     with (
         contextlib.closing(sqlite3.connect(source)) as one,
@@ -25,13 +25,13 @@ def back_up(source: Path, target: Path) -> None:
     target.chmod(0o600)
 
 
-def policy_of(run: object, path: Path) -> Path:
-    device = run.client()  # type: ignore[attr-defined]
+def policy_of(run, path):
+    device = run.client()
     path.write_bytes(device.request("GET", "/v1/policy")[2])
     return path
 
 
-def test_a_backup_is_restored_when_nothing_was_published_since(tmp_path: Path) -> None:
+def test_a_backup_is_restored_when_nothing_was_published_since(tmp_path):
     (tmp_path / "new").mkdir()
     with running(make_app(tmp_path)) as run:
         come(run.client(), 8)
@@ -47,7 +47,7 @@ def test_a_backup_is_restored_when_nothing_was_published_since(tmp_path: Path) -
         assert run.wait(lambda s: s["version"] == 2)["served"] == 16
 
 
-def test_an_older_backup_is_found_and_ends_the_run(tmp_path: Path) -> None:
+def test_an_older_backup_is_found_and_ends_the_run(tmp_path):
     """Noise would be drawn again for what was published since."""
     (tmp_path / "new").mkdir()
     with running(make_app(tmp_path)) as run:
@@ -69,7 +69,7 @@ def test_an_older_backup_is_found_and_ends_the_run(tmp_path: Path) -> None:
         assert not device._ticket  # nobody is queried again
 
 
-def test_latencies_are_measured(tmp_path: Path) -> None:
+def test_latencies_are_measured(tmp_path):
     with running(make_app(tmp_path)) as run:
         device = run.client()
         for _ in range(20):
@@ -105,7 +105,7 @@ with running(make_app(pathlib.Path(sys.argv[1])), tacit.cli.serve.tools()) as ru
 """
 
 
-def test_a_server_needs_no_laboratory(tmp_path: Path) -> None:
+def test_a_server_needs_no_laboratory(tmp_path):
     done = subprocess.run(
         [sys.executable, "-c", BARE, tmp_path],
         cwd=ROOT,

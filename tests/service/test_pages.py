@@ -1,9 +1,6 @@
 """The pages, in a real browser: what a curator and an officer do, on a phone and by keyboard."""
 
 import shutil
-from collections.abc import Iterator
-from pathlib import Path
-from typing import Any
 
 import pytest
 from selenium import webdriver
@@ -14,7 +11,7 @@ from selenium.webdriver.support import expected_conditions
 from selenium.webdriver.support.ui import WebDriverWait
 
 from tacit.cli.serve import tools
-from tests.service.running import Running, running
+from tests.service.running import running
 from tests.service.world import come, make_app
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
@@ -29,31 +26,36 @@ return [...document.querySelectorAll('input:not([type=hidden]), select, button, 
   .filter(e => !(e.labels && e.labels.length) && !e.textContent.trim() && !e.ariaLabel)
   .map(e => e.outerHTML)
 """
+TILES = (By.CSS_SELECTOR, ".answers div")
 WIDTH = "return [document.documentElement.scrollWidth, window.innerWidth]"
 
 
-@pytest.fixture
-def browser() -> Iterator[Any]:
+def chromium(*more):
     options = webdriver.ChromeOptions()
     options.binary_location = str(CHROMIUM)
-    for argument in ("--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"):
-        options.add_argument(argument)
-    made = webdriver.Chrome(options, webdriver.ChromeService(str(DRIVER)))
+    for argument in ("headless=new", "no-sandbox", "disable-gpu", "disable-dev-shm-usage", *more):
+        options.add_argument(f"--{argument}")
+    return webdriver.Chrome(options, webdriver.ChromeService(str(DRIVER)))
+
+
+@pytest.fixture
+def browser():
+    made = chromium()
     yield made
     made.quit()
 
 
-def press(browser: Any, words: str) -> None:
+def press(browser, words):
     """Presses a button, and waits for the page after it."""
     old = browser.find_element(By.TAG_NAME, "html")
     browser.find_element(By.XPATH, f"//button[normalize-space()='{words}']").click()
     WebDriverWait(browser, 60, 0.05).until(expected_conditions.staleness_of(old))
 
 
-def shows(browser: Any, words: str, again: bool = False) -> bool:
+def shows(browser, words, again=False):
     """Whether the page says this, once it is there; on a busy machine that takes a while."""
 
-    def there(seen: Any) -> bool:
+    def there(seen):
         if again:
             seen.refresh()
         return words in seen.find_element(By.TAG_NAME, "body").text
@@ -62,13 +64,13 @@ def shows(browser: Any, words: str, again: bool = False) -> bool:
     return bool(WebDriverWait(browser, 60, 0.1, ignored).until(there))
 
 
-def log_in(browser: Any, run: Running, role: str) -> None:
+def log_in(browser, run, role):
     browser.get(f"{run.address}/login")
     browser.find_element(By.ID, "token").send_keys(run.tokens[role], Keys.ENTER)
     WebDriverWait(browser, 30).until(lambda b: b.title.startswith("Overview"))
 
 
-def look(browser: Any, name: str) -> None:
+def look(browser, name):
     """What holds on every page, at the width of a desk and of a phone."""
     for width in (1100, 390):
         browser.set_window_size(width, 900)
@@ -79,7 +81,7 @@ def look(browser: Any, name: str) -> None:
     assert browser.find_element(By.TAG_NAME, "html").get_attribute("lang") == "en"
 
 
-def test_a_curator_and_an_officer(tmp_path: Path, browser: Any) -> None:
+def test_a_curator_and_an_officer(tmp_path, browser):
     app = make_app(tmp_path, size=15)
     with running(app, tools()) as run:
         browser.get(run.address)
@@ -98,6 +100,8 @@ def test_a_curator_and_an_officer(tmp_path: Path, browser: Any) -> None:
         assert shows(browser, "-joint differential privacy for one user's whole episode")
         for words in ("No loss", "Is it learning?", "of 15 places", "that is intended", "run"):
             assert shows(browser, words)
+        told = [tile.text.split("\n") for tile in browser.find_elements(*TILES)]
+        assert [told[3][:2], told[5][1]] == [["What is lost?", "✓ Nothing"], "45"]
         text = browser.find_element(By.TAG_NAME, "body").text
         assert "Nothing is wrong now" in text or "earned less than" in text  # by chance
         assert "learnt from 45 in blocks that are full" in text
@@ -105,7 +109,7 @@ def test_a_curator_and_an_officer(tmp_path: Path, browser: Any) -> None:
         look(browser, "overview")
 
         browser.get(f"{run.address}/policies")
-        assert len(browser.find_elements(By.CSS_SELECTOR, "table.heat tbody td")) == 9
+        assert len(browser.find_elements(By.CSS_SELECTOR, ".heat td:not(.number)")) == 9
         look(browser, "policies")
         press(browser, "Pin 0")
         assert shows(browser, "is pinned: releases go on", again=True)

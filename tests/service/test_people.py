@@ -1,7 +1,5 @@
 """Who is who: people by their own tokens, and what nobody else learns of them."""
 
-from __future__ import annotations
-
 import base64
 import contextlib
 import functools
@@ -12,9 +10,7 @@ import http.server
 import json
 import threading
 import time
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 from urllib.parse import urlencode
 
 import pytest
@@ -26,7 +22,7 @@ from tacit.service.identity import client_of, networks
 from tacit.service.tokens import new_token, revoke_token
 from tacit.store import ledger
 from tests.service.people import KEY, as_person, public, signed
-from tests.service.running import Running, running
+from tests.service.running import running
 from tests.service.world import episode, make_app, reads
 
 FORM = {"Content-Type": "application/x-www-form-urlencoded"}
@@ -34,25 +30,25 @@ SHARED = {"people": ""}  # an app in which nobody has a token of her own
 
 
 @pytest.fixture(scope="module")
-def run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+def run(tmp_path_factory):
     with running(make_app(tmp_path_factory.mktemp("people"), window=3600)) as made:
         yield made
 
 
-def answer(run: Running, token: str, body: dict[str, Any]) -> tuple[int, bytes]:
+def answer(run, token, body):
     code, _, told = run.client(token=token).request(
         "POST", "/v1/episodes", {}, json.dumps(body).encode()
     )
     return code, told
 
 
-def fresh(run: Running, seed: int = 0, **more: Any) -> dict[str, Any]:
+def fresh(run, seed=0, **more):
     """An episode with a place of its own."""
     device = run.client()
     return episode(reads(device), device._ticket, seed, **more)
 
 
-def by_hand(header: dict[str, Any], claims: dict[str, Any], key: bytes) -> str:
+def by_hand(header, claims, key):
     """A token as nobody's library makes it."""
     parts = [
         base64.urlsafe_b64encode(json.dumps(x).encode()).rstrip(b"=") for x in (header, claims)
@@ -61,7 +57,7 @@ def by_hand(header: dict[str, Any], claims: dict[str, Any], key: bytes) -> str:
     return b".".join([*parts, base64.urlsafe_b64encode(mark).rstrip(b"=")]).decode()
 
 
-def forged() -> dict[str, str]:
+def forged():
     claims = {"sub": "ann", "aud": "tests", "exp": int(time.time()) + 3600}
     raw = KEY.public_key().public_bytes(serialization.Encoding.Raw, serialization.PublicFormat.Raw)
     good = signed("ann")
@@ -75,7 +71,7 @@ def forged() -> dict[str, str]:
         "for another app": signed("ann", aud="games"),
         "for ever": by_hand({"alg": "EdDSA", "kid": "one"}, {"sub": "ann", "aud": "tests"}, raw),
         "of nobody": signed(""),
-        "of a number": signed(7),  # type: ignore[arg-type]
+        "of a number": signed(7),
         "of too long a name": signed("x" * 201),
         "of a king": signed("ann", tacit_role="king"),
         "not yet": signed("ann", nbf=int(time.time()) + 900),
@@ -90,7 +86,7 @@ def forged() -> dict[str, str]:
 
 @pytest.mark.filterwarnings("ignore")  # the library that forges warns of what it does
 @pytest.mark.parametrize("what", [*forged()])
-def test_forged_tokens_are_nobodys(run: Running, what: str) -> None:
+def test_forged_tokens_are_nobodys(run, what):
     token = forged()[what]
     for path in ("/v1/policy", "/v1/state", "/v1/task"):
         assert run.client(token=token).request("GET", path)[0] == 401
@@ -98,7 +94,7 @@ def test_forged_tokens_are_nobodys(run: Running, what: str) -> None:
     assert answer(run, token, body)[0] == 401
 
 
-def test_a_person_gets_her_own_answer_and_nobody_elses(run: Running) -> None:
+def test_a_person_gets_her_own_answer_and_nobody_elses(run):
     ann, bob = signed("ann"), signed("bob")
     body = fresh(run, event="1")
     del body["user"]  # the token says who she is
@@ -113,7 +109,7 @@ def test_a_person_gets_her_own_answer_and_nobody_elses(run: Running) -> None:
     assert len(told) == 1
 
 
-def requests_of_a_stranger(run: Running) -> list[dict[str, Any]]:
+def requests_of_a_stranger(run):
     """Of people who took part and who did not, with tickets that are good, used, forged, late."""
     known, new = fresh(run, user="ann", event="1"), fresh(run, user="zoe", event="1")
     return [
@@ -128,9 +124,7 @@ def requests_of_a_stranger(run: Running) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("identity", [True, False])
-def test_a_shared_token_gets_the_same_answer_whoever_took_part(
-    tmp_path: Path, identity: bool
-) -> None:
+def test_a_shared_token_gets_the_same_answer_whoever_took_part(tmp_path, identity):
     with running(make_app(tmp_path, window=3600, **({} if identity else SHARED))) as run:
         token = run.tokens["device"]
         first = fresh(run, user="ann", event="1")
@@ -148,14 +142,14 @@ def test_a_shared_token_gets_the_same_answer_whoever_took_part(
             assert "token of her own" in {k: w for k, _, w in checked(run.service.app)}["people"]
 
 
-def test_roles_of_people(run: Running) -> None:
+def test_roles_of_people(run):
     for role in ("device", "curator", "officer"):
         client = run.client(token=signed("eve", tacit_role=role))
         assert client.request("GET", "/v1/state")[0] == (403 if role == "device" else 200)
         assert client.request("GET", "/v1/policy")[0] == (200 if role == "device" else 403)
 
 
-def test_a_person_takes_a_few_places_and_leaves_others_theirs(tmp_path: Path) -> None:
+def test_a_person_takes_a_few_places_and_leaves_others_theirs(tmp_path):
     with running(make_app(tmp_path, size=100)) as run:
         greedy = run.client(token=signed("eve"))
         got = [
@@ -166,7 +160,7 @@ def test_a_person_takes_a_few_places_and_leaves_others_theirs(tmp_path: Path) ->
         assert run.client(token=signed("ann")).request("GET", "/v1/policy")[1]["Tacit-Ticket"]
 
 
-def test_limits_are_of_a_person_and_of_an_address_that_a_proxy_says(tmp_path: Path) -> None:
+def test_limits_are_of_a_person_and_of_an_address_that_a_proxy_says(tmp_path):
     people = 'jwks = "people.json"\naudience = "tests"\nperson_rate = 1'
     app = make_app(tmp_path, people=people, serve='proxies = "10.0.0.0/8"')
     with running(app) as run:
@@ -191,11 +185,11 @@ def test_limits_are_of_a_person_and_of_an_address_that_a_proxy_says(tmp_path: Pa
         ("2001:db8::5", "", "", "2001:db8::/64"),
     ],
 )
-def test_who_asks(peer: str, forwarded: str, proxies: str, wanted: str) -> None:
+def test_who_asks(peer, forwarded, proxies, wanted):
     assert client_of([*forwarded.split(","), peer], networks(proxies)) == wanted
 
 
-def page(address: str, path: str, cookie: str = "", form: Any = None, **headers: str) -> Any:
+def page(address, path, cookie="", form=None, **headers):
     """A page as a browser asks for it; code, headers and content."""
     made = http.client.HTTPConnection(address.removeprefix("http://"), timeout=600)
     body = None if form is None else urlencode(form)
@@ -207,14 +201,14 @@ def page(address: str, path: str, cookie: str = "", form: Any = None, **headers:
     return told
 
 
-def log_in(run: Running, token: str, **headers: str) -> Any:
+def log_in(run, token, **headers):
     code, found, _ = page(run.address, "/login", "", {"token": token}, **headers)
     assert code == 303
     return found["Set-Cookie"]
 
 
 @pytest.mark.parametrize("person", [True, False])
-def test_a_session_ends_when_she_logs_out_in_every_process(tmp_path: Path, person: bool) -> None:
+def test_a_session_ends_when_she_logs_out_in_every_process(tmp_path, person):
     app = make_app(tmp_path)
     with running(app) as one, running(app) as two:
         role = {"tacit_role": "officer"}
@@ -240,7 +234,7 @@ def test_a_session_ends_when_she_logs_out_in_every_process(tmp_path: Path, perso
             assert page(one.address, "/", cookie)[0] == 303
 
 
-def test_cookies_are_secure_behind_a_proxy_and_nobody_else_says_so(tmp_path: Path) -> None:
+def test_cookies_are_secure_behind_a_proxy_and_nobody_else_says_so(tmp_path):
     said = {"X-Forwarded-Proto": "https", "X-Forwarded-For": "198.51.100.7"}
     with running(make_app(tmp_path)) as run:
         token = run.tokens["curator"]
@@ -254,14 +248,14 @@ def test_cookies_are_secure_behind_a_proxy_and_nobody_else_says_so(tmp_path: Pat
         assert page(run.address, "/login", **plain)[1]["Strict-Transport-Security"] is None
 
 
-def test_a_proxy_that_knows_people_sends_their_tokens(run: Running) -> None:
+def test_a_proxy_that_knows_people_sends_their_tokens(run):
     token = {"Authorization": f"Bearer {signed('olga', tacit_role='officer')}"}
     assert page(run.address, "/officer", **token)[0] == 200
     assert page(run.address, "/officer", **as_person("ann"))[0] == 403
     assert page(run.address, "/officer")[0] == 303
 
 
-def test_what_curators_and_officers_did_is_in_the_ledger(tmp_path: Path) -> None:
+def test_what_curators_and_officers_did_is_in_the_ledger(tmp_path):
     with running(make_app(tmp_path)) as run:
         curator = run.client(token=signed("cara", tacit_role="curator"))
         curator.post("/v1/commands", {"what": "stop"})
@@ -281,12 +275,12 @@ def test_what_curators_and_officers_did_is_in_the_ledger(tmp_path: Path) -> None
 class Issuer(http.server.BaseHTTPRequestHandler):
     """An issuer of OpenID Connect: what it says of itself, and its keys."""
 
-    def __init__(self, keys: list[dict[str, Any]], *given: Any) -> None:
+    def __init__(self, keys, *given):
         self.keys = keys
         super().__init__(*given)
 
-    def do_GET(self) -> None:
-        here = f"http://127.0.0.1:{self.server.server_port}"  # type: ignore[attr-defined]
+    def do_GET(self):
+        here = f"http://127.0.0.1:{self.server.server_port}"
         found = {
             "/.well-known/openid-configuration": {"issuer": here, "jwks_uri": f"{here}/keys"},
             "/keys": {"keys": self.keys},
@@ -295,12 +289,12 @@ class Issuer(http.server.BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.write(json.dumps(found).encode())
 
-    def log_message(self, *_: Any) -> None:
+    def log_message(self, *_):
         pass
 
 
 @contextlib.contextmanager
-def issuer(keys: list[dict[str, Any]]) -> Iterator[str]:
+def issuer(keys):
     handler = functools.partial(Issuer, keys)
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
         thread = threading.Thread(target=server.serve_forever)
@@ -310,7 +304,7 @@ def issuer(keys: list[dict[str, Any]]) -> Iterator[str]:
         thread.join()
 
 
-def test_an_issuer_says_its_keys_and_changes_them(tmp_path: Path) -> None:
+def test_an_issuer_says_its_keys_and_changes_them(tmp_path):
     second, secret = Ed25519PrivateKey.generate(), {"kty": "oct", "kid": "s", "k": "c2VjcmV0"}
     keys = [public(), secret]
     with issuer(keys) as here:
@@ -334,7 +328,7 @@ def test_an_issuer_says_its_keys_and_changes_them(tmp_path: Path) -> None:
             assert run.client(token=ann).request("GET", "/v1/policy")[0] == 401
 
 
-def test_the_page_says_what_was_measured_of_times() -> None:
+def test_the_page_says_what_was_measured_of_times():
     root = Path(__file__).parents[2]
     found = json.loads((root / "research" / "membership.json").read_text())
     page = (root / "docs" / "access.md").read_text()

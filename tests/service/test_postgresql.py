@@ -1,7 +1,5 @@
 """The same service on a real PostgreSQL server, and two processes' worth of it on one database."""
 
-from pathlib import Path
-
 import pytest
 from sqlalchemy import func, select
 
@@ -15,7 +13,7 @@ from tests.service.world import come, episode, make_app, reads
 pytestmark = pytest.mark.filterwarnings("ignore:XDG_RUNTIME_DIR")
 
 
-def test_two_services_release_a_block_once(tmp_path: Path, database: str) -> None:
+def test_two_services_release_a_block_once(tmp_path, database):
     app = make_app(tmp_path, store=database)
     with running(app) as one, running(app) as two:
         wait_for(lambda: one.service.loop.leads != two.service.loop.leads)
@@ -42,7 +40,7 @@ def test_two_services_release_a_block_once(tmp_path: Path, database: str) -> Non
         assert ledger.verify(two.service.store) == []
 
 
-def test_a_database_that_does_not_answer_is_one_error() -> None:
+def test_a_database_that_does_not_answer_is_one_error():
     with pytest.raises(StoreGone, match="does not answer"):
         Store("postgresql://postgres@127.0.0.1:1/none")
     with pytest.raises(StoreGone, match="cannot be made"):

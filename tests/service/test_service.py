@@ -1,7 +1,5 @@
 """The service over HTTP: who is taken, what is published, and what is refused."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import socket
@@ -11,7 +9,6 @@ import subprocess
 import sys
 import time
 from dataclasses import replace
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -32,19 +29,17 @@ from tests.service.running import running
 from tests.service.world import come, episode, make_app, reads, write_app
 
 
-def rows(folder: Path, question: str) -> list[Any]:
+def rows(folder, question):
     with contextlib.closing(sqlite3.connect(folder / "app.db")) as opened:
         return opened.execute(question).fetchall()
 
 
-def verified(folder: Path) -> list[str]:
+def verified(folder):
     with Store(folder / "app.db") as store:
         return ledger.verify(store)
 
 
-def test_a_block_is_released_once_and_its_raw_data_is_gone(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_a_block_is_released_once_and_its_raw_data_is_gone(tmp_path, caplog, capfd):
     caplog.set_level("DEBUG", "tacit.service")
     with running(make_app(tmp_path)) as run:
         device = run.client()
@@ -65,7 +60,7 @@ def test_a_block_is_released_once_and_its_raw_data_is_gone(
         assert not any(token.encode() in path.read_bytes() for path in files)
 
 
-def test_an_event_counts_once_a_ticket_once_and_a_user_once_in_a_block(tmp_path: Path) -> None:
+def test_an_event_counts_once_a_ticket_once_and_a_user_once_in_a_block(tmp_path):
     with running(make_app(tmp_path)) as run:
         device = run.client()
         body = episode(device.policy(), device._ticket, user="ann", event="1")
@@ -83,7 +78,7 @@ def test_an_event_counts_once_a_ticket_once_and_a_user_once_in_a_block(tmp_path:
         assert run.wait(lambda s: True)["waiting"] == 2
 
 
-def test_reading_a_policy_takes_a_place_unless_it_is_the_same(tmp_path: Path) -> None:
+def test_reading_a_policy_takes_a_place_unless_it_is_the_same(tmp_path):
     with running(make_app(tmp_path)) as run:
         device = run.client()
         code, first, _ = device.request("GET", "/v1/policy")
@@ -115,7 +110,7 @@ def test_reading_a_policy_takes_a_place_unless_it_is_the_same(tmp_path: Path) ->
         *("é" * 300, "\ud800", "0\x00"),
     ],
 )
-def test_forged_tickets_change_nothing(running_once: Any, ticket: str) -> None:
+def test_forged_tickets_change_nothing(running_once, ticket):
     device = running_once.client()
     body = episode(device.policy(), ticket)
     running_once.service.watch()
@@ -125,7 +120,7 @@ def test_forged_tickets_change_nothing(running_once: Any, ticket: str) -> None:
 
 
 @pytest.fixture(scope="module")
-def running_once(tmp_path_factory: pytest.TempPathFactory) -> Any:
+def running_once(tmp_path_factory):
     app = make_app(
         tmp_path_factory.mktemp("service"), window=3600, serve="body = 4000\nseconds = 1"
     )
@@ -133,7 +128,7 @@ def running_once(tmp_path_factory: pytest.TempPathFactory) -> Any:
         yield run
 
 
-def test_roles_and_tokens(running_once: Any) -> None:
+def test_roles_and_tokens(running_once):
     asked = {
         "/v1/policy": {"device"},
         "/v1/state": {"curator", "officer"},
@@ -149,12 +144,12 @@ def test_roles_and_tokens(running_once: Any) -> None:
     assert forget[0] == 403
 
 
-def test_bodies_that_are_none(running_once: Any) -> None:
+def test_bodies_that_are_none(running_once):
     device = running_once.client()
     good = episode(device.policy(), device._ticket)
     running_once.service.watch()
     before = running_once.wait(lambda s: True)
-    wrong: list[tuple[bytes, int]] = [
+    wrong = [
         (b"", 422),
         (b"{", 422),
         (b"[]", 422),
@@ -170,7 +165,7 @@ def test_bodies_that_are_none(running_once: Any) -> None:
     assert running_once.wait(lambda s: True) == before
 
 
-def test_a_slow_body_is_not_waited_for(running_once: Any) -> None:
+def test_a_slow_body_is_not_waited_for(running_once):
     import http.client
 
     host = running_once.address.removeprefix("http://")
@@ -184,7 +179,7 @@ def test_a_slow_body_is_not_waited_for(running_once: Any) -> None:
     connection.close()
 
 
-def test_values_never_raise_and_pack_alike() -> None:
+def test_values_never_raise_and_pack_alike():
     form = intake.Form(2, (3, ["a", "b", "c"]), (2, None))
     odd = [10**400, -1, 0.5, True, None, "nobody", [], {}, float("nan"), "a", 2]
     packed = [form.pack({"states": [v] * 3, "actions": [v] * 2, "rewards": [v] * 2}) for v in odd]
@@ -196,15 +191,15 @@ def test_values_never_raise_and_pack_alike() -> None:
     assert finite == [False, True, True] + [False] * 7 + [True]
 
 
-def test_who_breaks_a_batch_costs_nobody_else_a_place() -> None:
+def test_who_breaks_a_batch_costs_nobody_else_a_place():
     class Breaks:
-        def receive(self, block: Any, people: Any, events: Any, tickets: Any) -> list[Answer]:
+        def receive(self, block, people, events, tickets):
             if "bad" in people:
                 raise ValueError(*people)
             return [Answer("waiting")] * len(people)
 
     form, told = intake.Form(1, (2, None), (2, None)), dict[str, Any]()
-    agent: Any = SimpleNamespace(intake=Breaks())
+    agent = SimpleNamespace(intake=Breaks())
     taken = intake.Intake([agent], form)
     packed = form.pack({"states": [0, 1], "actions": [0], "rewards": [1]})
     both = [(intake.Arrival(who, "", "", packed), who) for who in ("good", "bad", "fine")]
@@ -214,7 +209,7 @@ def test_who_breaks_a_batch_costs_nobody_else_a_place() -> None:
     assert taken.problem == ""
 
 
-def test_a_window_closes_and_what_comes_later_is_late(tmp_path: Path) -> None:
+def test_a_window_closes_and_what_comes_later_is_late(tmp_path):
     with running(make_app(tmp_path, size=3)) as run:
         device = run.client()
         slow = episode(device.policy(), device._ticket)
@@ -227,7 +222,7 @@ def test_a_window_closes_and_what_comes_later_is_late(tmp_path: Path) -> None:
     assert counted == [(2,)]
 
 
-def traces(folder: Path, packed: bytes) -> list[str]:
+def traces(folder, packed):
     """Which files of the store hold these bytes."""
     return [f.name for f in sorted(folder.glob("app.db*")) if packed in f.read_bytes()]
 
@@ -236,7 +231,7 @@ REWARDS = [0.123456789, 0.25, 0.625]  # found again byte by byte
 PACKED = np.array(REWARDS).tobytes()
 
 
-def test_forgetting_says_what_is_true_in_each_state(tmp_path: Path) -> None:
+def test_forgetting_says_what_is_true_in_each_state(tmp_path):
     with running(make_app(tmp_path)) as run:
         device, curator = run.client(), run.client("curator")
         assert "No episode" in curator.post("/v1/forget", {"user": "ann"})["remains"]
@@ -265,7 +260,7 @@ def test_forgetting_says_what_is_true_in_each_state(tmp_path: Path) -> None:
         assert state["taken"] == 8
 
 
-def test_what_was_released_is_erased_and_cannot_be_taken_back(tmp_path: Path) -> None:
+def test_what_was_released_is_erased_and_cannot_be_taken_back(tmp_path):
     with running(make_app(tmp_path)) as run:
         device, curator = run.client(), run.client("curator")
         come(device, 1, user="ann", rewards=REWARDS)
@@ -277,7 +272,7 @@ def test_what_was_released_is_erased_and_cannot_be_taken_back(tmp_path: Path) ->
         assert traces(tmp_path, PACKED) == []
 
 
-def test_a_log_that_somebody_reads_is_not_called_erased(tmp_path: Path) -> None:
+def test_a_log_that_somebody_reads_is_not_called_erased(tmp_path):
     with running(make_app(tmp_path)) as run:
         come(run.client(), 1, user="ann", rewards=REWARDS)
         with run.service.store._turn:
@@ -295,7 +290,7 @@ def test_a_log_that_somebody_reads_is_not_called_erased(tmp_path: Path) -> None:
         assert traces(tmp_path, PACKED) == []
 
 
-def test_pin_roll_back_unpin_stop(tmp_path: Path) -> None:
+def test_pin_roll_back_unpin_stop(tmp_path):
     with running(make_app(tmp_path)) as run:
         device, curator = run.client(), run.client("curator")
         come(device, 8)
@@ -326,9 +321,7 @@ def test_pin_roll_back_unpin_stop(tmp_path: Path) -> None:
     assert verified(tmp_path) == []
 
 
-def test_what_a_step_raises_is_logged_and_told_by_all_and_goes_on(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_what_a_step_raises_is_logged_and_told_by_all_and_goes_on(tmp_path, monkeypatch, caplog):
     app = make_app(tmp_path, size=3)
     with running(app) as one, running(app) as two:
         with monkeypatch.context() as patched:
@@ -352,18 +345,18 @@ def test_what_a_step_raises_is_logged_and_told_by_all_and_goes_on(
     assert "her name" not in caplog.text
 
 
-def breaks(agent: Agent) -> bool:
+def breaks(agent):
     raise ZeroDivisionError("her name, and 1 / 0")
 
 
-def wait_for(what: Any, seconds: float = 600.0) -> None:
+def wait_for(what, seconds=600.0):
     end = time.monotonic() + seconds
     while not what():
         assert time.monotonic() < end, "it did not happen"
         time.sleep(0.02)
 
 
-def test_ready_means_that_it_can_write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ready_means_that_it_can_write(tmp_path, monkeypatch):
     with running(make_app(tmp_path)) as run:
         device = run.client()
         device._tries = 1
@@ -376,17 +369,15 @@ def test_ready_means_that_it_can_write(tmp_path: Path, monkeypatch: pytest.Monke
 
 
 @contextlib.contextmanager
-def _full(store: Store) -> Any:
+def _full(store):
     raise StoreGone("the disk is full")
     yield
 
 
-def test_devices_add_the_noise_of_all_their_episodes(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_devices_add_the_noise_of_all_their_episodes(tmp_path, monkeypatch):
     models, true = list[Any](), local.report
 
-    def report(statistic: Any, block: Any, model: Any) -> Any:
+    def report(statistic, block, model):
         models.append(model)
         return true(statistic, block, model)
 
@@ -399,7 +390,7 @@ def test_devices_add_the_noise_of_all_their_episodes(
     assert models == [app.privacy]
 
 
-def test_local_reports(tmp_path: Path) -> None:
+def test_local_reports(tmp_path):
     """Honest devices over several versions: nobody is refused."""
     app = make_app(tmp_path, privacy='model = "local"', size=5)
     with running(app) as run:
@@ -418,11 +409,11 @@ def test_local_reports(tmp_path: Path) -> None:
         # A report is drawn once for an event, however often it is sent.
         policy, sent, post = reads(device), [], device.post
         given = [episode(policy, "")[name] for name in ("states", "actions", "rewards")]
-        device.post = lambda path, body: sent.append(body) or post(path, body)  # type: ignore
+        device.post = lambda path, body: sent.append(body) or post(path, body)
         for _ in range(2):
             assert device.send("ann", *given, event="1")["status"] == "waiting"
         assert sent[0] == sent[1]
-        device.post = post  # type: ignore
+        device.post = post
         reads(device)
         for ticket, report in ((device._ticket, [0.0]), ("0.0.0", [])):
             short = made | {"ticket": ticket, "report": report}
@@ -430,7 +421,7 @@ def test_local_reports(tmp_path: Path) -> None:
                 device.post("/v1/reports", short)
 
 
-def test_an_agent_that_counts_all_versions_alike(tmp_path: Path) -> None:
+def test_an_agent_that_counts_all_versions_alike(tmp_path):
     """Blocks have exactly as many places as planned, and nobody has one when none is left."""
     with running(make_app(tmp_path, agent="policy_improvement", users=24)) as run:
         device = run.client()
@@ -444,7 +435,7 @@ def test_an_agent_that_counts_all_versions_alike(tmp_path: Path) -> None:
     assert found[:3] == [(8, 8, "done")] * 3
 
 
-def test_forms_of_others_are_refused(running_once: Any) -> None:
+def test_forms_of_others_are_refused(running_once):
     """Without a cookie, with a forged one, and with a good one but another site's form."""
     device = running_once.client("curator")
     device._headers = {}
@@ -470,7 +461,7 @@ def test_forms_of_others_are_refused(running_once: Any) -> None:
     assert device.request("POST", "/login", form, device_token)[0] == 403
 
 
-def test_too_many_requests_are_told_to_be_slower(tmp_path: Path) -> None:
+def test_too_many_requests_are_told_to_be_slower(tmp_path):
     app = make_app(tmp_path)
     with running(replace(app, serving=replace(app.serving, rate=5))) as run:
         device = run.client()
@@ -481,7 +472,7 @@ def test_too_many_requests_are_told_to_be_slower(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_the_command_serves_by_tls_with_two_workers(tmp_path: Path) -> None:
+def test_the_command_serves_by_tls_with_two_workers(tmp_path):
     """``tacit serve`` itself, in processes of its own."""
     key, certificate = tmp_path / "key.pem", tmp_path / "certificate.pem"
     subprocess.run(
@@ -514,7 +505,7 @@ def test_the_command_serves_by_tls_with_two_workers(tmp_path: Path) -> None:
         process.wait(600)
 
 
-def test_another_file_is_refused_by_name_and_stops_nothing(tmp_path: Path) -> None:
+def test_another_file_is_refused_by_name_and_stops_nothing(tmp_path):
     other = make_app(tmp_path, file="other.toml", horizon=4)
     with running(make_app(tmp_path)) as run:
         with pytest.raises(InvalidArgument, match="'run' in this store has other arguments"):
@@ -524,19 +515,19 @@ def test_another_file_is_refused_by_name_and_stops_nothing(tmp_path: Path) -> No
         assert run.client().request("GET", "/readyz")[0] == 200
 
 
-def test_a_report_is_drawn_once_for_an_event(tmp_path: Path) -> None:
+def test_a_report_is_drawn_once_for_an_event(tmp_path):
     app = make_app(tmp_path, privacy='model = "local"', size=5)
     with running(app) as run:
         device, sent = run.client(), []
         made, post = episode(device.policy(), ""), device.post
-        device.post = lambda path, body: sent.append(body) or post(path, body)  # type: ignore
+        device.post = lambda path, body: sent.append(body) or post(path, body)
         for _ in range(2):
             given = made["states"], made["actions"], made["rewards"]
             assert device.send("ann", *given, event="1")["status"] == "waiting"
     assert sent[0] == sent[1]
 
 
-def test_scripts_of_named_origins_may_ask(tmp_path: Path) -> None:
+def test_scripts_of_named_origins_may_ask(tmp_path):
     with running(make_app(tmp_path, serve='origins = "https://app.example.org"')) as run:
         device = run.client()
         for origin, allowed in (("https://app.example.org", True), ("https://other.org", False)):
@@ -546,7 +537,7 @@ def test_scripts_of_named_origins_may_ask(tmp_path: Path) -> None:
         assert "Tacit-Ticket" in headers["access-control-expose-headers"]
 
 
-def test_metrics_are_public_facts(running_once: Any) -> None:
+def test_metrics_are_public_facts(running_once):
     text = running_once.client().request("GET", "/metrics")[2].decode()
     assert "tacit_version 0" in text
     assert all(token not in text for token in running_once.tokens.values())

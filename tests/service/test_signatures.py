@@ -6,7 +6,6 @@ import os
 import shutil
 import subprocess
 from pathlib import Path
-from typing import Any
 
 import pytest
 from cryptography.fernet import Fernet
@@ -31,14 +30,14 @@ OLD, NEW, OTHER = (Ed25519PrivateKey.from_private_bytes(bytes([i]) * 32) for i i
 (OLD_KEY, NEW_KEY, OTHER_KEY) = public_keys([OLD, NEW, OTHER])
 
 
-def write_key(path: Path, key: Ed25519PrivateKey) -> None:
+def write_key(path, key):
     kinds = serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
     path.write_bytes(key.private_bytes(serialization.Encoding.PEM, *kinds))
     path.chmod(0o600)
 
 
 @pytest.fixture(scope="module")
-def policy(tmp_path_factory: pytest.TempPathFactory) -> bytes:
+def policy(tmp_path_factory):
     """A policy that a service signed with both keys, as when they rotate."""
     folder = tmp_path_factory.mktemp("signed")
     for name, key in (("old.pem", OLD), ("new.pem", NEW)):
@@ -57,7 +56,7 @@ def policy(tmp_path_factory: pytest.TempPathFactory) -> bytes:
         return bytes(run.client().request("GET", "/v1/policy")[2])
 
 
-def tampered(policy: bytes) -> dict[str, bytes]:
+def tampered(policy):
     """Whoever changes it makes the hash fit, and has the signatures that are there."""
     held = json.loads(policy)
     actions = held["arrays"]["actions"]["data"]
@@ -76,7 +75,7 @@ def tampered(policy: bytes) -> dict[str, bytes]:
     }
 
 
-def module() -> Any:
+def module():
     """The client that needs Python alone."""
     spec = importlib.util.spec_from_file_location("client_policy", CLIENTS / "python/policy.py")
     assert spec is not None
@@ -86,18 +85,18 @@ def module() -> Any:
     return made
 
 
-def by_python(policy: bytes, keys: list[str]) -> str:
+def by_python(policy, keys):
     try:
         return published.signer(policy, keys)
     except ValueError:
         return ""
 
 
-def by_python_alone(policy: bytes, keys: list[str]) -> str:
+def by_python_alone(policy, keys):
     return str(module().parse(policy.decode()).signer(keys))
 
 
-def by_node(policy: bytes, keys: list[str]) -> str:
+def by_node(policy, keys):
     node = shutil.which("node")
     if node is None:
         pytest.skip("there is no node: the client in JavaScript was NOT tested")
@@ -112,7 +111,7 @@ def by_node(policy: bytes, keys: list[str]) -> str:
     return str(json.loads(done.stdout))
 
 
-def verdicts(check: Any, policy: bytes) -> None:
+def verdicts(check, policy):
     assert check(policy, [OLD_KEY]) == OLD_KEY
     assert check(policy, [NEW_KEY]) == NEW_KEY
     assert check(policy, [OTHER_KEY]) == ""
@@ -122,7 +121,7 @@ def verdicts(check: Any, policy: bytes) -> None:
 
 
 @pytest.mark.parametrize("check", [by_python, by_python_alone, by_node])
-def test_who_signed_a_policy(check: Any, policy: bytes) -> None:
+def test_who_signed_a_policy(check, policy):
     verdicts(check, policy)
 
 
@@ -137,12 +136,12 @@ import("/policy.js").then(({ parse }) => parse(arguments[0]).signer(arguments[1]
     CHROMIUM is None or DRIVER is None,
     reason="needs Chromium and its driver: apt-get install -y chromium chromium-driver",
 )
-def test_who_signed_a_policy_in_a_browser(browser: Any, files: str, policy: bytes) -> None:
+def test_who_signed_a_policy_in_a_browser(browser, files, policy):
     browser.get(f"{files}/README.md")
     verdicts(lambda text, keys: browser.execute_async_script(IN_PAGE, text.decode(), keys), policy)
 
 
-def test_ed25519_of_python_alone_is_that_of_a_library() -> None:
+def test_ed25519_of_python_alone_is_that_of_a_library():
     verify = module()._ed25519
     for i in range(20):
         key = Ed25519PrivateKey.from_private_bytes(bytes([i]) * 32)
@@ -156,7 +155,7 @@ def test_ed25519_of_python_alone_is_that_of_a_library() -> None:
         assert not verify(public, mark[:32] + order.to_bytes(32, "little"), text)
 
 
-def test_files_are_signed_and_verified_by_the_command(tmp_path: Path) -> None:
+def test_files_are_signed_and_verified_by_the_command(tmp_path):
     write_key(tmp_path / "key.pem", OLD)
     agent = make_app(tmp_path).agent(files=False)
     path = tmp_path / "policy.json"
@@ -172,7 +171,7 @@ def test_files_are_signed_and_verified_by_the_command(tmp_path: Path) -> None:
         sign_file(tmp_path / "policy.npz", "key.pem", tmp_path)
 
 
-def test_secrets_lie_apart_from_the_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_secrets_lie_apart_from_the_store(tmp_path, monkeypatch):
     """Whoever has the database alone has no key of its hashes, and nothing raw."""
     monkeypatch.setenv("TACIT_TEST_KEY", Fernet.generate_key().decode())
     app = make_app(tmp_path, store='app.db"\nkey = "env:TACIT_TEST_KEY')
@@ -190,7 +189,7 @@ def test_secrets_lie_apart_from_the_store(tmp_path: Path, monkeypatch: pytest.Mo
         app.open()
 
 
-def test_a_secret_that_others_can_read_is_refused(tmp_path: Path) -> None:
+def test_a_secret_that_others_can_read_is_refused(tmp_path):
     (tmp_path / "key").write_text(" secret \n")
     os.chmod(tmp_path / "key", 0o644)
     with pytest.raises(InvalidArgument, match="chmod 600"):

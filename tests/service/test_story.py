@@ -6,7 +6,6 @@ Its clock is the test's: time passes where the store says when a block closed.
 
 import json
 from collections import Counter
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,12 +13,11 @@ import pytest
 import sqlalchemy as sa
 
 import tacit
-from tacit.service.app_file import App
 from tacit.store import ledger, schema
 from tacit.store.store import Store
 from tacit.store.values import load
 from tests.cli.calls import call, content
-from tests.service.running import Running, running
+from tests.service.running import running
 from tests.service.world import make_app, reads
 
 # An app that may ask a person to do her exercise: asking who is busy sends her away.
@@ -34,25 +32,25 @@ LATE = '[late]\ndefault_reward = 0.0\n[schedule]\nevery = "1 day"'
 class People:
     """People and what became of each of their sessions."""
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed):
         self.rng = np.random.default_rng(seed)
         self.sessions = Counter[str]()  # by person
         self.told = dict[tuple[str, str], str]()
         self.owed = list[tuple[int, dict[str, Any]]]()  # outcomes, by the session when they are due
         self.decided = dict[tuple[str, str], dict[str, Any]]()
 
-    def who(self) -> tuple[str, str]:
+    def who(self):
         """Somebody new, or one who was here before."""
         old = self.sessions and self.rng.random() < 0.2
         name = str(self.rng.choice([*self.sessions])) if old else f"p{len(self.sessions)}"
         self.sessions[name] += 1
         return name, f"{self.sessions[name]}"
 
-    def after(self, state: int, action: int) -> tuple[float, int]:
+    def after(self, state, action):
         reward = float(self.rng.random() < PAYS[state, action])
         return reward, 1 if self.rng.random() < IDLE[state, action] else 2
 
-    def visits(self, device: Any, now: int) -> None:
+    def visits(self, device, now):
         """One session: decisions now, outcomes up to two blocks later."""
         user, event = self.who()
         policy, state = reads(device), 0
@@ -73,7 +71,7 @@ class People:
                 due = now + int(self.rng.integers(0, 2 * BLOCK))
                 self.owed.append((due, said | {"next_state": STATES[state]}))
 
-    def report(self, device: Any, now: int) -> None:
+    def report(self, device, now):
         """Outcomes that are known by now, some of them twice."""
         due = [said for at, said in self.owed if at <= now]
         self.owed = [(at, said) for at, said in self.owed if at > now]
@@ -83,7 +81,7 @@ class People:
                 assert told in ("waiting", "forgotten"), told
 
 
-def changed(run: Running, every: str, first: int, last: int) -> None:
+def changed(run, every, first, last):
     """Blocks of a stage are as old as they come."""
     of = schema.blocks.c
     with run.service.store.write() as db:
@@ -91,14 +89,14 @@ def changed(run: Running, every: str, first: int, last: int) -> None:
         db.execute(sa.update(schema.blocks).where(*which).values(at=1.0))
 
 
-def steps_that_count(store: Store) -> float:
+def steps_that_count(store):
     """Of all releases; with so much budget there is next to no noise."""
     with store.read() as db:
         values = db.scalars(sa.select(schema.releases.c.value)).all()
     return float(sum(np.clip(load(value)["transitions"], 0.0, None).sum() for value in values))
 
 
-def tell(app: App, people: People, sessions: int) -> None:
+def tell(app, people, sessions):
     """The story over HTTP, with an outage, a roll back and a deletion at thirds of it."""
     parts = np.array_split(np.arange(sessions), 3)
     for part, some in enumerate(parts):
@@ -133,13 +131,13 @@ def tell(app: App, people: People, sessions: int) -> None:
                         people.told[key] = decides_again(device, people, key)
 
 
-def decides_again(device: Any, people: People, key: tuple[str, str]) -> str:
+def decides_again(device, people, key):
     """An app that sends its first decision again is told what became of the session."""
     said = people.decided[key] | {"event": key[1], "step": 0}
     return str(device.post("/v1/decisions", said)["status"])
 
 
-def story_over_http(folder: Path, sessions: int, seed: int, **options: Any) -> None:
+def story_over_http(folder, sessions, seed, **options):
     more = {"size": BLOCK, "window": 86400, "serve": LATE, "privacy": "episodes_per_user = 2"}
     app = make_app(folder, horizon=H, **more | options)
     people = People(seed)
@@ -164,7 +162,7 @@ def story_over_http(folder: Path, sessions: int, seed: int, **options: Any) -> N
 
 
 @pytest.fixture(autouse=True)
-def plenty(monkeypatch: pytest.MonkeyPatch) -> None:
+def plenty(monkeypatch):
     """So much budget that a release shows what it was made of."""
     from tests.service import world
 
@@ -172,20 +170,20 @@ def plenty(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.filterwarnings("ignore::tacit.TacitWarning")
-def test_nobody_is_in_vain_over_http(tmp_path: Path) -> None:
+def test_nobody_is_in_vain_over_http(tmp_path):
     story_over_http(tmp_path, 5 * BLOCK, seed=0)
 
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::tacit.TacitWarning")
 @pytest.mark.parametrize("seed", [1, 2])
-def test_nobody_is_in_vain_over_http_for_long(tmp_path: Path, seed: int) -> None:
+def test_nobody_is_in_vain_over_http_for_long(tmp_path, seed):
     story_over_http(tmp_path, 30 * BLOCK, seed=seed)
 
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::tacit.TacitWarning")
-def test_nobody_is_in_vain_on_postgresql(tmp_path: Path, database: str) -> None:
+def test_nobody_is_in_vain_on_postgresql(tmp_path, database):
     story_over_http(tmp_path, 12 * BLOCK, seed=3, store=database, name="story")
 
 
@@ -215,7 +213,7 @@ policy = "out.json"
 """
 
 
-def night(people: People, policy: Any, users: int, day: int) -> dict[int, list[str]]:
+def night(people, policy, users, day):
     """Rows of a day's sessions, by the night whose file has them: up to two later."""
     rows = dict[int, list[str]]()
     for _ in range(users):
@@ -230,7 +228,7 @@ def night(people: People, policy: Any, users: int, day: int) -> dict[int, list[s
     return rows
 
 
-def values(policy: Any) -> float:
+def values(policy):
     """Value of a policy of the story's app, exactly."""
     value = np.zeros(3)
     for step in reversed(range(H)):
@@ -241,7 +239,7 @@ def values(policy: Any) -> float:
     return float(value[0])
 
 
-def extremes() -> tuple[float, float]:
+def extremes():
     """Value of the best policy, and of random actions."""
     best, chance = np.zeros(3), np.zeros(3)
     for _ in range(H):
@@ -250,7 +248,7 @@ def extremes() -> tuple[float, float]:
     return float(best[0]), float(chance[0])
 
 
-def story_of_nights(folder: Path, nights: int, users: int, epsilon: float) -> list[float]:
+def story_of_nights(folder, nights, users, epsilon):
     """Values of the policies that served, night after night; everybody is in one class."""
     app, people, served = folder / "app.toml", People(nights), list[float]()
     sizes = {"users": nights * users // 2, "size": users, "epsilon": epsilon}
@@ -296,19 +294,19 @@ def story_of_nights(folder: Path, nights: int, users: int, epsilon: float) -> li
     return served
 
 
-def totals_in_releases(store: Store) -> int:
+def totals_in_releases(store):
     with store.read() as db:
         return int(db.scalar(sa.select(sa.func.sum(schema.runs.c.served))) or 0)
 
 
 @pytest.mark.filterwarnings("ignore::tacit.TacitWarning")
-def test_nobody_is_in_vain_by_nightly_files(tmp_path: Path) -> None:
+def test_nobody_is_in_vain_by_nightly_files(tmp_path):
     served = story_of_nights(tmp_path, nights=6, users=60, epsilon=1e5)
     assert len(served) == 8
 
 
 @pytest.mark.slow
-def test_people_who_are_served_reach_the_optimum(tmp_path: Path) -> None:
+def test_people_who_are_served_reach_the_optimum(tmp_path):
     """90 % of what can be gained over random actions, at epsilon 1."""
     served = story_of_nights(tmp_path, nights=30, users=2000, epsilon=1.0)
     best, chance = extremes()

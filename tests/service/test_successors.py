@@ -2,13 +2,11 @@
 
 import sqlite3
 from contextlib import closing
-from pathlib import Path
 
 import pytest
 
 from tacit.privacy.errors import InvalidArgument
 from tacit.service.app_file import read_app
-from tacit.service.client import Client
 from tacit.store import ledger
 from tacit.store.store import Store
 from tests.service.running import running
@@ -17,7 +15,7 @@ from tests.service.world import come, episode, make_app, reads
 MORE = {"users": "16\nsuccessor = true", "size": 8}
 
 
-def test_a_run_goes_on_past_its_users(tmp_path: Path) -> None:
+def test_a_run_goes_on_past_its_users(tmp_path):
     app = make_app(tmp_path, **MORE)
     with running(app) as run:
         device = run.client()
@@ -37,7 +35,7 @@ def test_a_run_goes_on_past_its_users(tmp_path: Path) -> None:
         assert device.post("/v1/episodes", again)["status"] == "refused"
         assert device.request("GET", "/v1/policies/1")[0] == 200
         assert come(device, 5) == ["waiting"] * 5
-        officer: Client = run.client("officer")
+        officer = run.client("officer")
         assert officer.request("GET", "/metrics")[0] == 200
     with running(app) as run:  # and after a restart
         device = run.client()
@@ -52,7 +50,7 @@ def test_a_run_goes_on_past_its_users(tmp_path: Path) -> None:
         assert ledger.verify(store) == []
 
 
-def test_a_successor_is_a_truth_value(tmp_path: Path) -> None:
+def test_a_successor_is_a_truth_value(tmp_path):
     with pytest.raises(InvalidArgument, match="successor"):
         make_app(tmp_path, users="16\nsuccessor = 3")
     with running(make_app(tmp_path, users=8)) as run:

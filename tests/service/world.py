@@ -2,13 +2,10 @@
 
 import json
 import uuid
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 
-from tacit.service.app_file import App, read_app
-from tacit.service.client import Client
+from tacit.service.app_file import read_app
 from tests.service.people import ISSUER, public
 
 APP = """
@@ -43,24 +40,24 @@ USUAL = {"agent": "ucbvi", "users": 100000, "size": 8, "privacy": "", "serve": "
 USUAL |= {"people": ISSUER, "store": "app.db", "name": "run", "horizon": 3, "window": 60}
 
 
-def write_app(folder: Path, file: str = "app.toml", **options: Any) -> Path:
+def write_app(folder, file="app.toml", **options):
     path = folder / file
     path.write_text(APP.format(**USUAL | options))
     (folder / "people.json").write_text(json.dumps({"keys": [public()]}))
     return path
 
 
-def make_app(folder: Path, **options: Any) -> App:
+def make_app(folder, **options):
     return read_app(str(write_app(folder, **options)), logs=False)
 
 
-def reads(client: Client) -> Any:
+def reads(client):
     """The policy, for another user of this device."""
     client._spent = True
     return client.policy()
 
 
-def come(client: Client, users: int, **more: Any) -> list[str]:
+def come(client, users, **more):
     """So many users, each of whom reads the policy, and sends an episode; what they were told."""
     told = []
     for seed in range(users):
@@ -70,7 +67,7 @@ def come(client: Client, users: int, **more: Any) -> list[str]:
     return told
 
 
-def episode(policy: Any, ticket: str, seed: int = 0, **more: Any) -> dict[str, Any]:
+def episode(policy, ticket, seed=0, **more):
     """One user's, who follows a policy that was read."""
     rng = np.random.default_rng(seed)
     names, state = ["new", "idle", "busy"], "new"

@@ -1,7 +1,5 @@
 """What a run tells while it goes on, and that a text and a seed mean one thing everywhere."""
 
-from __future__ import annotations
-
 import json
 import logging
 
@@ -10,7 +8,6 @@ import pytest
 
 import tacit
 from tacit import InvalidArgument, JointDP
-from tacit.simulation.run import Event
 from tacit.simulation.sweep import sweep
 from tests.cli.calls import BUDGET, call
 
@@ -18,7 +15,7 @@ WORLD, PRIVACY = "riverswim:states=3,horizon=5", JointDP(1.0, 1e-6)
 
 
 def told(agent="ucbvi", users=2000, privacy=PRIVACY, seed=0):
-    events: list[Event] = []
+    events = []
     result = tacit.run(
         agent, WORLD, seed, False, users=users, privacy=privacy, callback=events.append
     )

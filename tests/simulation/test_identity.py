@@ -1,7 +1,5 @@
 """What is known by content: nothing that was edited is merged, reused or drawn as one line."""
 
-from __future__ import annotations
-
 import importlib
 import json
 import sys

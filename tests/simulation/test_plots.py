@@ -12,7 +12,7 @@ from tacit.simulation import plots
 from tacit.simulation.result import Result
 
 
-def made(world: str, seed: int, best: float = 1.0) -> Result:
+def made(world, seed, best=1.0):
     values = [0.0, 0.2 * best, best * (0.5 + 0.1 * seed)]
     return Result(
         agent="mine",

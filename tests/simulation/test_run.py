@@ -134,12 +134,11 @@ def test_greedy_users_to_90_is_its_definition(losses):
     assert greedy_users_to_90(served, losses) == (served[good[0]] if good else None)
 
 
-def test_headlines_are_about_the_policies_that_served() -> None:
+def test_headlines_are_about_the_policies_that_served():
     """The last release, and the greedy policy beside it, served nobody."""
     result = make_result()
     assert result.served_value == pytest.approx((10 * 0.5 + 90 * 0.75) / 100)
-    assert (result.final_value, result.score) == (0.75, 0.5)
-    assert result.greedy_value == 0.9
+    assert ((result.final_value, result.score), result.greedy_value) == ((0.75, 0.5), 0.9)
     assert result.greedy_score == pytest.approx(0.8)
     assert result.regret[-1] == pytest.approx(100 * (1.0 - result.served_value))
     head, *rest = str(result).splitlines()

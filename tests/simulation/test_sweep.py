@@ -1,7 +1,5 @@
 """Sweeps: the same results whoever runs them, none of them twice."""
 
-from __future__ import annotations
-
 import json
 import os
 import pickle
@@ -17,14 +15,14 @@ import tacit
 from tacit.cli.run import SUITE, _read_sweep
 from tacit.privacy.errors import InvalidArgument
 from tacit.registry import choose_agent
-from tacit.simulation.sweep import Job, Sweep, SweepFailed, _done, kept_at, sweep
+from tacit.simulation.sweep import SweepFailed, _done, kept_at, sweep
 from tests.cli.calls import call, one_line
 
 WORLD = "riverswim:states=3,horizon=4"
 BUDGETS = [tacit.JointDP(1.0, 1e-6), tacit.NonPrivate()]
 
 
-def small(**changes) -> Sweep:
+def small(**changes):
     given = {"worlds": [WORLD], "agents": ["ucbvi"], "budgets": BUDGETS, "users": 500}
     return sweep(**given | {"seeds": [0, 1], "progress": False} | changes)
 
@@ -89,7 +87,7 @@ def test_who_runs_it_does_not_matter():
 
 
 def test_what_is_stored_does_not_run_again(tmp_path):
-    ran: list[Job] = []
+    ran = []
 
     def noted(job, result):
         ran.append(job)

@@ -12,7 +12,7 @@ from tacit.simulation.result import Result
 from tacit.simulation.tables import frame, load_results, merged, save_results
 
 
-def made(seed: int = 0, agent: str = "toy", best: float = 1.0) -> Result:
+def made(seed=0, agent="toy", best=1.0):
     return Result(
         agent=agent,
         world="coin",
@@ -58,8 +58,7 @@ def test_several_runs_are_not_one_result(tmp_path):
 
 def test_merging_counts_a_run_once():
     whole = merged([{"a": [made(0)]}, {"a": [made(0), made(1)], "b": [made(2)]}])
-    assert [run.seed for run in whole["a"]] == [0, 1]
-    assert list(whole) == ["a", "b"]
+    assert ([run.seed for run in whole["a"]], list(whole)) == ([0, 1], ["a", "b"])
 
 
 def test_merging_never_makes_one_line_of_two_budgets_or_agents():

@@ -13,7 +13,7 @@ from tacit.simulation.verdict import SilentUsers, users_needed, verdict
 WORLD = "riverswim:states=3,horizon=5"
 
 
-def made(values, greedy, best=1.0, random=0.0, **control) -> Result:
+def made(values, greedy, best=1.0, random=0.0, **control):
     return Result(
         agent="toy",
         world="coin",

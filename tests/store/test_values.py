@@ -2,7 +2,6 @@
 
 import math
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import pytest
@@ -26,7 +25,7 @@ values = st.recursive(
 )
 
 
-def same(one: Any, other: Any) -> bool:
+def same(one, other):
     if isinstance(one, np.ndarray):
         return one.dtype == other.dtype and np.array_equal(
             one, other, equal_nan=one.dtype.kind == "f"
@@ -42,11 +41,11 @@ def same(one: Any, other: Any) -> bool:
 
 @settings(suppress_health_check=[HealthCheck.too_slow], deadline=None)
 @given(values)
-def test_everything_comes_back(value: Any) -> None:
+def test_everything_comes_back(value):
     assert same(value, load(dump(value)))
 
 
-def test_records_and_enums_come_back() -> None:
+def test_records_and_enums_come_back():
     policy = Policy.deterministic([[0, 1], [1, 0]], 2, version=7)
     found = load(dump({"policy": policy, "relation": Relation.ZERO_OUT}))
     assert found["policy"].version == 7
@@ -54,14 +53,14 @@ def test_records_and_enums_come_back() -> None:
     assert found["relation"] is Relation.ZERO_OUT
 
 
-def test_arrays_cannot_be_written_to() -> None:
+def test_arrays_cannot_be_written_to():
     found = load(dump(np.zeros(3)))
     with pytest.raises(ValueError, match="read-only"):
         found[0] = 1.0
 
 
 @pytest.mark.parametrize("value", [object(), {1, 2}, np.array([object()]), lambda: None])
-def test_what_cannot_be_saved_is_refused(value: Any) -> None:
+def test_what_cannot_be_saved_is_refused(value):
     with pytest.raises(TypeError, match="cannot be saved"):
         dump(value)
 
@@ -71,7 +70,7 @@ class Mine:
     number: int
 
 
-def test_classes_of_others_are_registered() -> None:
+def test_classes_of_others_are_registered():
     data = dump(Mine(3))
     with pytest.raises(CorruptFile, match="not registered"):
         load(data)
@@ -80,7 +79,7 @@ def test_classes_of_others_are_registered() -> None:
 
 
 @pytest.mark.parametrize("name", ["os:system", "tacit.core.agent:Agent", "tacit.store.values:dump"])
-def test_a_forged_file_makes_nothing_else(name: str) -> None:
+def test_a_forged_file_makes_nothing_else(name):
     data = dump(Mine(3)).replace(f"{__name__}:Mine".encode(), name.encode())
     size = int.from_bytes(data[:8], "big") + len(name) - len(f"{__name__}:Mine")
     with pytest.raises(CorruptFile):
@@ -89,7 +88,7 @@ def test_a_forged_file_makes_nothing_else(name: str) -> None:
 
 @settings(suppress_health_check=[HealthCheck.too_slow], deadline=None)
 @given(values, st.integers(0, 200))
-def test_what_is_cut_off_is_refused(value: Any, kept: int) -> None:
+def test_what_is_cut_off_is_refused(value, kept):
     data = dump(value)
     if kept < len(data):
         with pytest.raises(CorruptFile):

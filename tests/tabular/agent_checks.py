@@ -4,21 +4,14 @@
 """
 
 import math
-from collections.abc import Callable
-from typing import Any
 
 import numpy as np
-import pytest
 
-from tacit import JointDP, LocalDP, NonPrivate, local
+from tacit import JointDP, NonPrivate
 from tacit.core.problem import Schedule
-from tacit.privacy.errors import HorizonExceeded, InvalidArgument
-from tacit.privacy.statistic import Block
 from tacit.store.values import dump
 
-Made = Callable[..., Any]
-
-MISTAKES: list[tuple[dict[str, Any], str]] = [
+MISTAKES = [
     ({"users": 0}, "users"),
     ({"users": 2.5}, "users"),
     ({"users": True}, "users"),
@@ -35,20 +28,20 @@ MISTAKES: list[tuple[dict[str, Any], str]] = [
 """Options that agents of both families refuse, and why."""
 
 
-def assert_report(report: Any, privacy: Any) -> None:
+def assert_report(report, privacy):
     """A check of an agent skips what cannot be and passes the rest."""
     assert bool(report.skipped) == isinstance(privacy, NonPrivate)
     assert {"sensitivity", "data flow", "hostile users", "resume"} <= set(report.passed)
     assert report.releases == 4
 
 
-def known(agent: Any) -> bytes:
+def known(agent):
     """All that a run knows, and its policies, in bytes."""
     given = (agent.state, agent.plan, agent.progress)
     return dump(given, agent.algorithm.code)
 
 
-def growth_decides(made: Made, *statistics: str) -> None:
+def growth_decides(made, *statistics):
     """How many releases there are."""
     for statistic in statistics:
         releases = [
@@ -59,7 +52,7 @@ def growth_decides(made: Made, *statistics: str) -> None:
         assert releases[0] > 2 * releases[2]
 
 
-def smaller_budgets_begin_larger(made: Made, *statistics: str) -> None:
+def smaller_budgets_begin_larger(made, *statistics):
     """Their first blocks have more users."""
     for statistic in statistics:
         first = [
@@ -70,25 +63,7 @@ def smaller_budgets_begin_larger(made: Made, *statistics: str) -> None:
     assert made(privacy=NonPrivate()).schedule.blocks[0] == 1
 
 
-def wrong_data_changes_nothing(agent: Any, world: Any, form: str) -> None:
-    """``form`` sums users whom a clip must see one by one."""
-    block = world.simulate(agent.policy, 60, np.random.default_rng(0), "episodes").block()
-    before = known(agent)
-    for wrong in (
-        world.simulate(agent.policy, 60, np.random.default_rng(0), form),
-        Block(60, {"states": block["states"]}),
-        Block(60, {**block.arrays, "rewards": block["rewards"][:, :-1]}),
-    ):
-        with pytest.raises(InvalidArgument):
-            agent.learn(wrong)
-    many = {k: np.resize(v, (241, *v.shape[1:])) for k, v in block.arrays.items()}
-    with pytest.raises(HorizonExceeded, match="240 users"):
-        agent.learn(Block(241, many))
-    assert known(agent) == before
-    assert (agent.taken, agent.served) == (0, 0)
-
-
-def serve(agent: Any, world: Any, seed: int = 0) -> list[Block]:
+def serve(agent, world, seed=0):
     """All users, block by block."""
     rng, blocks = np.random.default_rng(seed), []
     while agent.block_users:
@@ -96,18 +71,3 @@ def serve(agent: Any, world: Any, seed: int = 0) -> list[Block]:
         agent.learn(block)
         blocks.append(block)
     return blocks
-
-
-def devices_report_what_is_asked(agent: Any, world: Any, privacy: LocalDP) -> None:
-    """Three times 20 of them; their users' episodes are refused."""
-    rng = np.random.default_rng(0)
-    for release in range(1, 4):
-        episodes = world.simulate(agent.policy, 20, rng, "episodes").block()
-        rows = [
-            local.report(agent.statistic, episodes.take(slice(u, u + 1)), privacy)
-            for u in range(20)
-        ]
-        with pytest.raises(InvalidArgument, match="devices made"):
-            agent.learn(episodes)
-        agent.learn_reports(np.array(rows))
-        assert (agent.releases, agent.policy.version) == (release, release)

@@ -1,6 +1,5 @@
 """What the tests of linear worlds and of mixtures share: worlds of both, by one name."""
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
@@ -9,11 +8,9 @@ import numpy as np
 import pytest
 
 import tacit
-from tacit.linear import LinearWorld, linear_from_tabular
+from tacit.linear import LinearWorld
 from tacit.mixture import MixtureWorld
-from tacit.mixture.worlds import _simplex
 from tacit.tabular.policy import Policy
-from tacit.tabular.world import model_of
 
 
 def factors(seed=0, states=3, actions=2, dimension=4, horizon=3, steps=(1, 1)):
@@ -46,7 +43,6 @@ class Family:
     world: type
     features: str
     made_of: Callable[..., dict[str, Any]]
-    from_tabular: Callable[..., Any]
 
     def random(self, *args, **options):
         return self.world(**self.made_of(*args, **options))
@@ -103,39 +99,8 @@ class Family:
         return found
 
 
-def mixture_from_tabular(world: Any, known_rewards: bool = False) -> MixtureWorld:
-    """A small finite world as a linear mixture: a feature for each state, action and next state.
-
-    So d = S A S, and the weights are the probabilities themselves; agents know that those of a
-    state and an action add up to 1. Rewards have a feature for each state and action. Users,
-    values and losses are those of the world. Features have S^4 A^2 entries.
-    """
-    model = model_of(world)
-    S, A = model.states, model.actions
-    d, of_row = S * A * S, _simplex(S)
-    features = np.zeros((S * A, d, S))
-    for row in range(S * A):
-        features[row, row * S : (row + 1) * S] = np.eye(S)
-    made = MixtureWorld(
-        features.reshape(S, A, d, S),
-        model.transitions.reshape(-1, d),
-        model.mean_rewards,
-        model.horizon,
-        reward_features=np.eye(S * A).reshape(S, A, S * A),
-        start=model.start,
-        known_rewards=known_rewards,
-        center=np.tile(of_row["center"], S * A),
-        directions=np.kron(np.eye(S * A), of_row["directions"]),
-        # That of worlds without chance, which no row exceeds.
-        radius=math.sqrt(S * A * (1.0 - 1.0 / S)),
-        name=f"mixture_from_tabular({getattr(world, 'name', 'model')})",
-    )
-    made._become(world)
-    return made
-
-
-LINEAR = Family("linear", LinearWorld, "features", factors, linear_from_tabular)
-MIXTURE = Family("mixture", MixtureWorld, "transition_features", parts, mixture_from_tabular)
+LINEAR = Family("linear", LinearWorld, "features", factors)
+MIXTURE = Family("mixture", MixtureWorld, "transition_features", parts)
 FAMILIES = [pytest.param(family, id=family.name) for family in (LINEAR, MIXTURE)]
 
 

@@ -1,20 +1,15 @@
 """Users whom the tests of finite statistics look at."""
 
-import inspect
 import itertools
 import math
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from tacit import Relation
-from tacit.privacy.statistic import Block, Statistic
-
-Arrays = dict[str, NDArray[Any]]
+from tacit.privacy.statistic import Block
 
 
-def users_of(rng: np.random.Generator, users: int, S: int, A: int, H: int) -> Arrays:
+def users_of(rng, users, S, A, H):
     """Random users, half of whom stay where they are."""
     states = rng.integers(0, S, (users, H + 1))
     actions = rng.integers(0, A, (users, H))
@@ -26,7 +21,7 @@ def users_of(rng: np.random.Generator, users: int, S: int, A: int, H: int) -> Ar
     return {"states": states, "actions": actions, "rewards": rewards}
 
 
-def all_episodes(S: int, A: int, H: int, rewards: tuple[float, ...]) -> Arrays:
+def all_episodes(S, A, H, rewards):
     """Every episode there is, possible or not; a reward of NaN is a step that does not count."""
     rows = itertools.product(
         itertools.product(range(S), repeat=H + 1),
@@ -37,36 +32,25 @@ def all_episodes(S: int, A: int, H: int, rewards: tuple[float, ...]) -> Arrays:
     return {"states": states, "actions": actions, "rewards": paid}
 
 
-def largest_gap(*pairs: tuple[Any, Any]) -> float:
+def largest_gap(*pairs):
     """Between the entries of arrays that should be equal."""
     return max(float(np.abs(one - other).max()) for one, other in pairs)
 
 
-HOSTILE = [math.nan, math.inf, -math.inf, 1e308, -1.0, -0.0, 0.5, 1.0, 2.0, 3.0, 2.0**53, 5e-324]
-
-
-def hostile_users(numbers: list[float], kind: Any) -> Block:
-    """Ten users of four steps, all of whose 140 numbers are such."""
-    with np.errstate(over="ignore"):
-        values = np.array(numbers).reshape(10, 14).astype(kind)
-    arrays = {"states": values[:, :5], "actions": values[:, 5:9], "rewards": values[:, 9:13]}
-    return Block(10, {**arrays, "versions": values[:, 13]})
-
-
-def everyone(S: int, A: int, H: int, rewards: tuple[float, ...] = (0.0, 1.0, math.nan)) -> Block:
+def everyone(S, A, H, rewards=(0.0, 1.0, math.nan)):
     """Every episode there is, possible or not, of version 0."""
     arrays = all_episodes(S, A, H, rewards)
     users = len(arrays["states"])
     return Block(users, {**arrays, "versions": np.zeros(users, dtype=int)})
 
 
-def bounds(statistic: Statistic, norm: str = "l2") -> tuple[float, float]:
+def bounds(statistic, norm="l2"):
     """The declared sensitivities, to zero and to another user."""
     declared = getattr(statistic, norm)
     return declared(Relation.ZERO_OUT), declared(Relation.REPLACE_ONE)
 
 
-def extent(vectors: NDArray[Any], power: int = 2) -> tuple[float, float]:
+def extent(vectors, power=2):
     """The longest vector and the largest distance, the zero vector included."""
     vectors = np.unique(np.vstack([vectors, 0.0 * vectors[:1]]), axis=0)
     apart = (float((np.abs(vectors - v) ** power).sum(axis=1).max()) for v in vectors)
@@ -74,19 +58,9 @@ def extent(vectors: NDArray[Any], power: int = 2) -> tuple[float, float]:
     return longest ** (1 / power), max(apart) ** (1 / power)
 
 
-def check_extent(statistic: Statistic, block: Block) -> tuple[float, float]:
+def check_extent(statistic, block):
     """What was found, never more than declared, in shares of that."""
     found, declared = extent(statistic.vectors(block)), bounds(statistic)
     assert found[0] <= declared[0] * (1 + 1e-9)
     assert found[1] <= declared[1] * (1 + 1e-9)
     return found[0] / declared[0], found[1] / declared[1]
-
-
-def mutant(module: Any, name: str, old: str, new: str) -> Any:
-    """A kernel of a module with a mistake, not compiled."""
-    kernel = getattr(module, name)
-    source = inspect.getsource(getattr(kernel, "py_func", kernel))
-    assert source.count(old) == 1, old
-    space = {**vars(module), "compiled": lambda function: function}
-    exec("from __future__ import annotations\n" + source.replace(old, new), space)  # noqa: S102
-    return space[name]

@@ -1,7 +1,6 @@
 """Many explorers beside a greedy policy: what it asks, plans, keeps and learns."""
 
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import pytest
@@ -16,7 +15,7 @@ from tacit.tabular.posterior import LENT, SpikeSlabPosterior, VisitEstimate
 SMALL, RNG = riverswim(3, 4), np.random.default_rng
 
 
-def learnt(privacy: Any, users: int = 3000, world: Any = SMALL, **options: Any) -> Any:
+def learnt(privacy, users=3000, world=SMALL, **options):
     agent = ConcurrentPSRL(world.spec, users, privacy, noise_seed=1, **options)
     tacit.run(agent, world, seed=1, progress=False)
     return agent
@@ -33,12 +32,12 @@ def learnt(privacy: Any, users: int = 3000, world: Any = SMALL, **options: Any) 
     ],
     ids=["blocks", "running", "pure, per step", "pure, running", "no"],
 )
-def test_it_conforms(privacy: Any, stationary: bool, running: int, monkeypatch: Any) -> None:
+def test_it_conforms(privacy, stationary, running, monkeypatch):
     monkeypatch.setattr(concurrent_psrl, "EXPLORERS", 4)
     monkeypatch.setattr(concurrent_psrl, "PATHS", 50)
     monkeypatch.setattr(concurrent_psrl, "WORLDS", 2)
 
-    def make(spec: Any, users: int, **options: Any) -> Any:
+    def make(spec, users, **options):
         given = {"schedule": "fixed:size=40", "stationary": stationary, "running": running}
         given |= options
         return ConcurrentPSRL(spec, users, privacy, **given)
@@ -46,12 +45,12 @@ def test_it_conforms(privacy: Any, stationary: bool, running: int, monkeypatch: 
     check_agent(make, SMALL, users=160)
 
 
-def test_devices_are_refused() -> None:
+def test_devices_are_refused():
     with pytest.raises(InvalidArgument, match="JointDP or NonPrivate"):
         ConcurrentPSRL(SMALL.spec, 100, LocalDP(1.0, 1e-6))
 
 
-def test_first_everybody_explores_and_later_few() -> None:
+def test_first_everybody_explores_and_later_few():
     world = riverswim(4, 8)
     agent = ConcurrentPSRL(world.spec, 30_000, JointDP(4.0, 1e-6), noise_seed=1)
     assert agent.policy.weights[0] == 0.0
@@ -69,7 +68,7 @@ def test_first_everybody_explores_and_later_few() -> None:
 # Until a gain is shown, what serves today serves on.
 
 
-def habit(horizon: int = 140) -> TabularWorld:
+def habit(horizon=140):
     """Four levels of a habit and three of burden: prompts build it, and too many undo it."""
     P, r = np.zeros((4, 3, 2, 4, 3)), np.zeros((4, 3, 2))
     for level, burden, prompt in np.ndindex(4, 3, 2):
@@ -85,7 +84,7 @@ def habit(horizon: int = 140) -> TabularWorld:
 
 
 @pytest.mark.parametrize(("horizon", "users", "seeds"), [(140, 300, (0, 1, 2)), (20, 1000, (109,))])
-def test_few_people_are_not_harmed(horizon: int, users: int, seeds: tuple[int, ...]) -> None:
+def test_few_people_are_not_harmed(horizon, users, seeds):
     """Explorers gave half of what uniform actions give; the last seed's first worlds mislead."""
     world = habit(horizon)
     for seed in seeds:
@@ -96,7 +95,7 @@ def test_few_people_are_not_harmed(horizon: int, users: int, seeds: tuple[int, .
         assert agent.algorithm.needed > 2 * users
 
 
-def test_a_gain_is_over_uniform_actions() -> None:
+def test_a_gain_is_over_uniform_actions():
     """The second action pays more: uniform actions are beaten in every world."""
     posterior = posterior_of(np.stack([np.eye(2), np.eye(2)], axis=1), visits=60.0)
     planner = ExplorationPlanner(paying(posterior, [0.2, 0.9]), np.array([1.0, 0.0]), 4, RNG(0))
@@ -107,7 +106,7 @@ def test_a_gain_is_over_uniform_actions() -> None:
     assert abs(drawn.mean() - 0.5) < 6.0 * 0.5 / np.sqrt(4000.0)
 
 
-def test_the_sensitivity_that_is_paid_for() -> None:
+def test_the_sensitivity_that_is_paid_for():
     """What is asked of the gate is 1.3 k + 0.3 squared, and its noise is what the plan expects."""
     agent = ConcurrentPSRL(riverswim(6, 20).spec, 10_000, JointDP(1.0, 1e-6), noise_seed=1)
     statistic = agent.statistic
@@ -118,7 +117,7 @@ def test_the_sensitivity_that_is_paid_for() -> None:
     assert noise == pytest.approx(l2 * 4.2247, rel=1e-4)
 
 
-def test_what_is_asked_later_costs_no_more() -> None:
+def test_what_is_asked_later_costs_no_more():
     """Whatever is wanted, of however many cells, and whole: nobody is longer than 1."""
     agent = ConcurrentPSRL(grid(4, 8).spec, 10_000, JointDP(1.0, 1e-6), noise_seed=1)
     assert agent.algorithm.counter != "blocks"
@@ -130,7 +129,7 @@ def test_what_is_asked_later_costs_no_more() -> None:
 
 
 @pytest.mark.slow
-def test_large_blocks_are_counted_whole() -> None:
+def test_large_blocks_are_counted_whole():
     world = riverswim(4, 8)
     agent = ConcurrentPSRL(world.spec, 10**9, JointDP(1.0, 1e-6), noise_seed=1)
     result = tacit.run(agent, world, seed=1, progress=False)
@@ -140,25 +139,25 @@ def test_large_blocks_are_counted_whole() -> None:
     assert world.value(agent.greedy_policy) > 0.999 * world.optimal_value
 
 
-def empty(shape: tuple[int, int, int]) -> SpikeSlabPosterior:
+def empty(shape):
     return SpikeSlabPosterior.prior(VisitEstimate.empty(shape))
 
 
-def added(estimate: VisitEstimate, moves: Any, noise: float, expected: Any) -> VisitEstimate:
+def added(estimate, moves, noise, expected):
     cells = np.zeros(moves.shape[:3])
     parts = {"transitions": moves, "rewards": cells, "first_paid": cells}
     std = {"transitions": noise, "first_paid": noise}
     return estimate.added(parts, std, (expected, cells, cells))
 
 
-def posterior_of(rows: Any, visits: float, noise: float = 1.0) -> SpikeSlabPosterior:
+def posterior_of(rows, visits, noise=1.0):
     rows = np.array(rows, dtype=float)[np.newaxis]
     prior = empty(rows.shape[:3])
     expected = np.full(rows.shape[:3], visits)
     return prior.after(added(prior.estimate, visits * rows, noise, expected))
 
 
-def paying(posterior: SpikeSlabPosterior, means: list[float]) -> SpikeSlabPosterior:
+def paying(posterior, means):
     """The same after actions paid so much on average."""
     paid = posterior.estimate.moves.sum(axis=-1) * means
     for _ in range(3):
@@ -166,7 +165,7 @@ def paying(posterior: SpikeSlabPosterior, means: list[float]) -> SpikeSlabPoster
     return posterior
 
 
-def released(kind: str | None, users: Any, seen: Any, seed: int = 0) -> VisitEstimate:
+def released(kind, users, seen, seed=0):
     """Evidence of blocks of users, of whom ``seen`` come to each of 3600 entries."""
     rng, counter = RNG(seed), None
     estimate = VisitEstimate.empty((1, 30, 4), True, (kind or "", len(users) if kind else 0))
@@ -188,7 +187,7 @@ USERS = (10.0, 20.0, 40.0, 5.0, 1000.0)
 
 
 @pytest.mark.parametrize("kind", [None, "optimal", "normalised square root"])
-def test_noise_is_the_unit_of_evidence(kind: str | None) -> None:
+def test_noise_is_the_unit_of_evidence(kind):
     """Five releases of noise alone have entries of deviation 1, however they are added up."""
     estimate = released(kind, USERS, (0.0,) * 5)
     # 3600 entries: within six standard errors of 1.
@@ -196,7 +195,7 @@ def test_noise_is_the_unit_of_evidence(kind: str | None) -> None:
     assert abs(estimate.entries.mean()) < 6.0 / 60.0
 
 
-def test_counters_are_told_apart_by_blocks() -> None:
+def test_counters_are_told_apart_by_blocks():
     """What all blocks see is worth more than in sums of blocks, what one sees hardly less."""
     every = (100.0,) * 20
     alone = (0.0,) * 10 + (100.0,) + (0.0,) * 9
@@ -211,7 +210,7 @@ def test_counters_are_told_apart_by_blocks() -> None:
     assert found["optimal", "alone"] > 0.85 * found[None, "alone"]
 
 
-def test_explorers_are_asked_what_others_cannot_tell(monkeypatch: Any) -> None:
+def test_explorers_are_asked_what_others_cannot_tell(monkeypatch):
     """On the way of all are eight cells that are known; explorers alone come to the ninth."""
     way = np.eye(11)[np.minimum(np.arange(11) + 1, 10)]
     posterior = posterior_of(np.stack([way, way], axis=1), visits=200.0, noise=5.0)
@@ -231,7 +230,7 @@ def test_explorers_are_asked_what_others_cannot_tell(monkeypatch: Any) -> None:
     assert asked.expected[0, 0, 0] == pytest.approx(0.95)
 
 
-def test_who_serves_is_replaced_with_care(monkeypatch: Any) -> None:
+def test_who_serves_is_replaced_with_care(monkeypatch):
     """Actions that serve stay unless others are better in most worlds that may be true."""
     rows = np.stack([np.eye(2), np.eye(2)], axis=1)  # (2, 2, 2): nothing moves anything
     posterior = posterior_of(rows, visits=60.0)
@@ -254,7 +253,7 @@ def test_who_serves_is_replaced_with_care(monkeypatch: Any) -> None:
     assert planner.greedy(before).actions[0, 0] == 1
 
 
-def test_strong_entries_are_real_and_noise_is_not() -> None:
+def test_strong_entries_are_real_and_noise_is_not():
     rows = [[[0.9, 0.1, 0.0]], [[0.5, 0.5, 0.0]], [[0.0, 0.0, 1.0]]]
     posterior = posterior_of(rows, visits=200.0, noise=5.0)
     np.testing.assert_allclose(posterior.known, 1.0, atol=1e-4)
@@ -265,7 +264,7 @@ def test_strong_entries_are_real_and_noise_is_not() -> None:
     assert weak.transitions.max() < 0.01
 
 
-def steps_of(rows: list[Any], visits: Any) -> SpikeSlabPosterior:
+def steps_of(rows, visits):
     """What is known of two steps of three states, one action, after exact counts of noise 1."""
     moves = np.stack([np.array(row, dtype=float)[:, np.newaxis] for row in rows])
     count = np.broadcast_to(np.reshape(visits, (2, 1, 1)), (2, 3, 1)).astype(float)
@@ -273,7 +272,7 @@ def steps_of(rows: list[Any], visits: Any) -> SpikeSlabPosterior:
     return prior.after(added(prior.estimate, count[..., np.newaxis] * moves, 1.0, expected))
 
 
-def test_steps_that_are_alike_lend_each_other_visits() -> None:
+def test_steps_that_are_alike_lend_each_other_visits():
     """The step where nobody was is known as well as the other lends; nothing is known of one."""
     turn = np.roll(np.eye(3), 1, axis=1)
     alike = steps_of([turn, turn], [40.0, 0.0])
@@ -285,7 +284,7 @@ def test_steps_that_are_alike_lend_each_other_visits() -> None:
     assert unseen.visits.max() < 0.1
 
 
-def test_steps_that_differ_lend_little() -> None:
+def test_steps_that_differ_lend_little():
     turn = np.roll(np.eye(3), 1, axis=1)
     apart = steps_of([turn, turn.T], [40.0, 40.0])
     # They differ by half of a row in each entry, so all of them are worth below a visit.
@@ -294,7 +293,7 @@ def test_steps_that_differ_lend_little() -> None:
     assert apart.visits.max() < 42.0
 
 
-def test_plans_equal_a_slow_reference() -> None:
+def test_plans_equal_a_slow_reference():
     rng = RNG(3)
     L, n_states, A, H = 1, 4, 3, 6
     P, r = rng.dirichlet(np.ones(n_states), (L, n_states, A)), rng.random((L, n_states, A))
@@ -311,7 +310,7 @@ def test_plans_equal_a_slow_reference() -> None:
     assert planner.value(P, r, actions) == pytest.approx(V[0])
 
 
-def test_what_may_improve_the_greedy_policy_is_covered_first() -> None:
+def test_what_may_improve_the_greedy_policy_is_covered_first():
     """From the start two actions lead to states of which nothing is known; one of them matters."""
     posterior = posterior_of(np.eye(3)[np.array([[1, 2], [1, 1], [2, 2]])], visits=400.0, noise=5.0)
     posterior.known[:, 1:] = 0.0
@@ -328,7 +327,7 @@ def test_what_may_improve_the_greedy_policy_is_covered_first() -> None:
     assert 5 < sum(anywhere) < 35
 
 
-def test_a_way_that_is_taken_not_to_exist_is_tried_again() -> None:
+def test_a_way_that_is_taken_not_to_exist_is_tried_again():
     """One step is certain, the other may lead on to what is unknown; the third step earns it."""
     posterior = posterior_of(np.eye(3)[np.array([[0, 1], [0, 0], [2, 2]])], visits=400.0, noise=5.0)
     posterior.known[:] = 1.0
@@ -343,7 +342,7 @@ def test_a_way_that_is_taken_not_to_exist_is_tried_again() -> None:
     assert sum(np.array(went)[sampled]) > 45
 
 
-def test_visits_overrule_where_first_rewards_seem_to_come_from() -> None:
+def test_visits_overrule_where_first_rewards_seem_to_come_from():
     """A hint of noise pays nothing where many visits paid nothing, and is a draw elsewhere."""
     rows = np.eye(2)[np.array([[0, 1], [0, 1]])]
     chances, worth = [], []
@@ -367,7 +366,7 @@ def test_visits_overrule_where_first_rewards_seem_to_come_from() -> None:
     assert worth[1] < 0.02
 
 
-def test_exploring_costs_what_two_plans_expect_to_be_lost() -> None:
+def test_exploring_costs_what_two_plans_expect_to_be_lost():
     agent = learnt(JointDP(4.0, 1e-6))
     served, value = agent.served, agent.plan.memory.greedy_value
     for before, lost, spent in ((0.2, 0.1, 0.1), (0.1, 0.15, 0.1), (0.15, 0.05, 0.05)):

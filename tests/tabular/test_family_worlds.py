@@ -129,28 +129,3 @@ def test_specs_are_equal_by_content(family):
     assert spec != FiniteSpec(3, 2, 3, stationary=True, start=spec.start)
     large = family.random(16, states=40, dimension=40).spec
     assert len(repr(large)) < 250
-
-
-def test_a_tabular_world_is_one_of_them(family):
-    tabular = tacit.tabular.riverswim(states=4, horizon=5)
-    world = family.from_tabular(tabular)
-    assert world.spec.stationary_transitions
-    assert world.name == f"{family.name}_from_tabular(riverswim:states=4,horizon=5)"
-    assert world.optimal_value == tabular.optimal_value
-    assert world.baseline_value == tabular.baseline_value
-    assert family.from_tabular(tabular.model).optimal_value == tabular.optimal_value
-    with pytest.raises(InvalidArgument, match="world must be a FiniteModel or have one, got str"):
-        family.from_tabular("riverswim")
-
-
-def test_a_tabular_worlds_rewards_need_not_be_bernoulli(family):
-    values, probabilities = [0.0, 0.5, 1.0], np.zeros((2, 1, 3))
-    probabilities[..., 1] = 1.0
-    tabular = tacit.tabular.TabularWorld(np.full((2, 1, 2), 0.5), (values, probabilities), 3)
-    world = family.from_tabular(tabular)
-    assert world.spec.reward_values == (0.0, 0.5, 1.0)
-    policy = world.optimal_policy
-    episodes = world.simulate(policy, 100, np.random.default_rng(0))
-    assert (episodes.rewards == 0.5).all()
-    again = tabular.simulate(policy, 100, np.random.default_rng(0))
-    assert (episodes.states == again.states).all()

@@ -33,10 +33,10 @@ DESIGNS = [
 ]
 
 
-def sample_of(statistic: FirstVisits):
+def sample_of(statistic):
     """Users who follow one of the components, users who claim to, and strangers."""
 
-    def sample(rng: np.random.Generator, users: int) -> Block:
+    def sample(rng, users):
         states = rng.integers(0, S, (users, H + 1))
         walk = (np.arange(H + 1) + rng.integers(0, S, (users, 1))) % S
         states = np.where(rng.random((users, 1)) < 0.6, walk, states)
@@ -60,11 +60,11 @@ def sample_of(statistic: FirstVisits):
 
 
 @pytest.mark.parametrize("statistic", DESIGNS, ids=range(len(DESIGNS)))
-def test_attacked(statistic: FirstVisits) -> None:
+def test_attacked(statistic):
     check_statistic(statistic, sample_of(statistic))
 
 
-def slow(statistic: FirstVisits, block: Block, user: int) -> dict[str, np.ndarray]:
+def slow(statistic, block, user):
     """The definition, step by step."""
     parts = {part.name: np.zeros(part.shape) for part in statistic.layout.parts}
     component = block["components"][user]
@@ -93,7 +93,7 @@ def slow(statistic: FirstVisits, block: Block, user: int) -> dict[str, np.ndarra
 
 
 @pytest.mark.parametrize("statistic", DESIGNS, ids=range(len(DESIGNS)))
-def test_equals_its_definition(statistic: FirstVisits) -> None:
+def test_equals_its_definition(statistic):
     block = sample_of(statistic)(np.random.default_rng(7), 60)
     states = np.array(block["states"])
     states[::3, H] = -1  # what follows the last step is needed where other steps share its cells
@@ -108,7 +108,7 @@ def test_equals_its_definition(statistic: FirstVisits) -> None:
 @pytest.mark.parametrize(
     "statistic", [d for d in DESIGNS if d.whole], ids=["pooled", "per step", "last"]
 )
-def test_sums_of_a_simulation_are_those_of_its_users(statistic: FirstVisits) -> None:
+def test_sums_of_a_simulation_are_those_of_its_users(statistic):
     block = sample_of(statistic)(np.random.default_rng(3), 50)
     told = statistic.policy[0][np.arange(H), block["states"][:, :H]]
     obedient = {"actions": told, "components": np.zeros(50, dtype=int)}
@@ -125,7 +125,7 @@ def test_sums_of_a_simulation_are_those_of_its_users(statistic: FirstVisits) -> 
 
 @settings(max_examples=60)
 @given(st.integers(1, 6), st.floats(0.1, 3.0), st.floats(0.1, 3.0))
-def test_the_bound_is_attained(most: int, weight: float, paid_weight: float) -> None:
+def test_the_bound_is_attained(most, weight, paid_weight):
     """Two users in different cells, each paid everywhere, are as far apart as declared."""
     horizon, states = 6, 14
     table = np.stack([np.zeros((horizon, states)), np.ones((horizon, states))]).astype(int)
@@ -159,13 +159,13 @@ def test_the_bound_is_attained(most: int, weight: float, paid_weight: float) -> 
         ({"most": 0}, "most"),
     ],
 )
-def test_refusals(change: dict, message: str) -> None:
+def test_refusals(change, message):
     given = {"wanted": EVERYWHERE, "most": 2, "policy": TABLES} | change
     with pytest.raises(InvalidArgument, match=message):
         FirstVisits(**given)
 
 
-def test_whole_is_attained_by_a_user_who_stays() -> None:
+def test_whole_is_attained_by_a_user_who_stays():
     statistic = FirstVisits(EVERYWHERE, 1, np.zeros((1, H, S), dtype=int), weight=0.5, whole=True)
     stays = {
         "states": np.array([[0] * (H + 1), [1] * (H + 1)]),

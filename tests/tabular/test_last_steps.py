@@ -1,8 +1,6 @@
 """Logs that end with the last step: its reward counts, in every family that reads tables."""
 
 from dataclasses import replace
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -16,14 +14,14 @@ from tacit.service.app_file import read_app
 H = 4
 
 
-def garden() -> Any:
+def garden():
     """Who picks is paid at once and has nothing later: right in the last step alone."""
     P = np.zeros((2, 2, 2))
     P[0, 0, 0] = P[0, 1, 1] = P[1, :, 1] = 1.0
     return tacit.tabular.TabularWorld(P, np.array([[0.4, 0.9], [0.1, 0.0]]), H)
 
 
-def learnt(kind: Any, users: int = 30_000, **options: Any) -> tuple[Any, list[Any]]:
+def learnt(kind, users=30_000, **options):
     """An agent that is given logs without the state after the last step, and its policies."""
     world = garden()
     spec = replace(world.spec, last_state=False)
@@ -42,7 +40,7 @@ def learnt(kind: Any, users: int = 30_000, **options: Any) -> tuple[Any, list[An
 
 @pytest.mark.parametrize("stationary", [True, False])
 @pytest.mark.parametrize("kind", ["UCBVI", "UCBPO", "ConcurrentPSRL"])
-def test_the_last_step_is_learnt(kind: str, stationary: bool) -> None:
+def test_the_last_step_is_learnt(kind, stationary):
     agent, policies = learnt(getattr(tacit, kind), stationary=stationary)
     world = garden()
     greedy = agent.greedy_policy
@@ -56,7 +54,7 @@ def test_the_last_step_is_learnt(kind: str, stationary: bool) -> None:
         assert found.steps[-1] == pytest.approx(H, abs=0.2)
 
 
-def test_counts_of_a_log_that_was_collected_elsewhere_have_the_last_step() -> None:
+def test_counts_of_a_log_that_was_collected_elsewhere_have_the_last_step():
     world = garden()
     uniform = tacit.Policy.stochastic(np.full((H, 2, 2), 0.5))
     made = world.simulate(uniform, 20_000, np.random.default_rng(1))
@@ -70,7 +68,7 @@ def test_counts_of_a_log_that_was_collected_elsewhere_have_the_last_step() -> No
     assert offline.state.learnt.rewards[1, 0, 1] > 2 * offline.state.learnt.rewards[1, 0, 0]
 
 
-def test_an_app_whose_log_has_no_next_states_counts_the_last_step(tmp_path: Path) -> None:
+def test_an_app_whose_log_has_no_next_states_counts_the_last_step(tmp_path):
     """From a CSV file to what a release tells, as tacit learn does it."""
     head = "[world]\nstates = 2\nactions = 2\nhorizon = 3\n"
     rest = """[agent]
@@ -101,7 +99,7 @@ version = "version"
     assert read_app(str(tmp_path / "app.toml")).spec.last_state
 
 
-def test_linear_sums_of_single_steps_need_no_last_state() -> None:
+def test_linear_sums_of_single_steps_need_no_last_state():
     features = np.eye(4).reshape(2, 2, 4)
     columns = {
         "states": np.array([[0, 1, 0], [0, 1, -1]]),
@@ -117,7 +115,7 @@ def test_linear_sums_of_single_steps_need_no_last_state() -> None:
     assert pooled.layout.unpack(pooled.vectors(block)[1])["rewards"].sum() == 1.0
 
 
-def test_an_entry_beyond_the_horizon_says_what_followed_the_last_step() -> None:
+def test_an_entry_beyond_the_horizon_says_what_followed_the_last_step():
     log = {
         "user": [1, 1, 1, 2, 2, 3, 3, 3, 3],
         "step": [0, 1, 2, 0, 1, 0, 1, 2, 2],

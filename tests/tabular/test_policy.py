@@ -36,8 +36,7 @@ def test_published_arrays_cannot_change():
     mixed = Policy.stochastic(probabilities)
     actions[0, 0] = 1
     probabilities[0, 0] = 1.0, 0.0
-    assert fixed.actions[0, 0] == 0
-    assert mixed.probabilities[0, 0, 0] == 0.5
+    assert (fixed.actions[0, 0], mixed.probabilities[0, 0, 0]) == (0, 0.5)
     for array in (fixed.actions, mixed.probabilities, mixed.table()):
         with pytest.raises(ValueError, match="read-only"):
             array[0, 0] = 1

@@ -17,14 +17,14 @@ STATES = np.repeat(np.arange(S)[:, np.newaxis], A, axis=1)
 HALF = np.full((H, S), 0.5)
 
 
-def block_of(states, actions, rewards) -> Block:
+def block_of(states, actions, rewards):
     states, actions = np.array(states, dtype=np.int64), np.array(actions, dtype=np.int64)
     return Block(
         len(states), {"states": states, "actions": actions, "rewards": np.array(rewards, float)}
     )
 
 
-def sample(rng: np.random.Generator, users: int) -> Block:
+def sample(rng, users):
     """Random users, and walks of those who die at once or survive at the end, on the same way."""
     states = rng.integers(0, S, (users, H + 1))
     actions = rng.integers(0, A, (users, H))
@@ -49,13 +49,13 @@ DESIGNS = [
 
 
 @pytest.mark.parametrize("options", DESIGNS, ids=range(len(DESIGNS)))
-def test_sensitivities_hold_and_are_attained(options: dict) -> None:
+def test_sensitivities_hold_and_are_attained(options):
     report = check_statistic(ReturnSums(**options), sample, users=300, rounds=40)
     assert report.tightness["zero-out l2"] > 0.95, report.tightness
     assert report.tightness["replace-one l2"] > 0.95, report.tightness
 
 
-def test_visits_are_free_beside_returns_cut_to_the_same_size() -> None:
+def test_visits_are_free_beside_returns_cut_to_the_same_size():
     """Half a visit adds nothing: on the same states visits cancel, on others returns do not add."""
     alone, both = (
         ReturnSums(np.repeat(np.arange(50)[:, np.newaxis], 2, 1), np.full((20, 50), 0.5), weight=w)
@@ -67,7 +67,7 @@ def test_visits_are_free_beside_returns_cut_to_the_same_size() -> None:
     assert more.l2(Relation.REPLACE_ONE) > math.sqrt(8) + 0.2
 
 
-def test_an_episode_ends_at_its_first_invalid_step() -> None:
+def test_an_episode_ends_at_its_first_invalid_step():
     whole = block_of([[0, 1, 2, -1, -1]], [[0, 0, -1, -1]], [[0.0, 0.3, np.nan, np.nan]])
     found = ReturnSums(STATES, HALF, weight=1.0).vectors(whole)[0]
     assert found == pytest.approx([-0.2, -0.2, 0, 0, 0, 1, 1, 0, 0, 0])
@@ -80,14 +80,14 @@ def test_an_episode_ends_at_its_first_invalid_step() -> None:
     assert (one == two).all()
 
 
-def slow(statistic: ReturnSums, states, actions, rewards) -> np.ndarray:
+def slow(statistic, states, actions, rewards):
     """As the docstring says it, one user at a time."""
     found = []
     for s, a, r in zip(states, actions, rewards, strict=True):
         V = np.vstack([statistic.centre, np.zeros(S)])
         d = [r[t] + (V[t + 1][s[t + 1]] if t < H - 1 else 0.0) - V[t][s[t]] for t in range(H)]
         e = [sum(statistic.trace ** (u - t) * d[u] for u in range(t, H)) for t in range(H)]
-        entries: dict[int, float] = {}
+        entries = {}
         for t in range(H):
             cell = int(statistic.cells[min(t, len(statistic.cells) - 1), s[t], a[t]])
             if cell >= 0 and cell not in entries and len(entries) < statistic.first:
@@ -107,7 +107,7 @@ def slow(statistic: ReturnSums, states, actions, rewards) -> np.ndarray:
     st.integers(1, 6),
     st.sampled_from([0.3, 0.7, math.inf]),
 )
-def test_it_is_its_slow_definition(seed, trace, first, length) -> None:
+def test_it_is_its_slow_definition(seed, trace, first, length):
     rng = np.random.default_rng(seed)
     cells = rng.integers(-1, 6, (S, A) if seed % 2 else (H, S, A))
     cells[..., 0, 0] = 5

@@ -21,7 +21,7 @@ needs_package = pytest.mark.skipif(
 @pytest.mark.parametrize(
     ("horizon", "values"), [(20, (0.6854, 0.6920, 0.7922)), (50, (0.7754, 0.7778, 0.8691))]
 )
-def test_values_of_icu_sepsis(horizon, values) -> None:
+def test_values_of_icu_sepsis(horizon, values):
     """Uniform, clinicians and optimum, computed beforehand from the package's dense tables."""
     world = icu_sepsis(horizon)
     found = (world.baseline_value, world.people_value, world.optimal_value)
@@ -30,11 +30,10 @@ def test_values_of_icu_sepsis(horizon, values) -> None:
 
 
 @needs_package
-def test_what_is_public_of_icu_sepsis() -> None:
+def test_what_is_public_of_icu_sepsis():
     world = build("icu_sepsis")
     spec = world.spec
-    assert (spec.states, spec.actions, spec.horizon) == (716, 25, 20)
-    assert spec.largest_return == 1.0
+    assert ((spec.states, spec.actions, spec.horizon), spec.largest_return) == ((716, 25, 20), 1.0)
     assert sum(map(len, spec.admissible[:713])) / 713 == pytest.approx(3.1, abs=0.05)
     assert spec.admissible[713:] == ((0,),) * 3
     assert len(world.model.source) < 10**5
@@ -45,7 +44,7 @@ def test_what_is_public_of_icu_sepsis() -> None:
     assert abs(returns.mean() - world.baseline_value) < 5 * 0.5 / np.sqrt(20_000)
 
 
-def test_sparse_mdp_is_what_its_page_says() -> None:
+def test_sparse_mdp_is_what_its_page_says():
     world = sparse_mdp()
     assert world.optimal_value == pytest.approx(0.7318, abs=5e-5)
     assert world.baseline_value == pytest.approx(0.5638, abs=5e-5)
@@ -55,7 +54,7 @@ def test_sparse_mdp_is_what_its_page_says() -> None:
     assert sparse_mdp(seed=1).optimal_value != world.optimal_value
 
 
-def test_sums_are_refused_and_labels_kept() -> None:
+def test_sums_are_refused_and_labels_kept():
     world = sparse_mdp(states=10)
     policy = uniform_policy(world.spec)
     for form in ("counts", "pooled"):
@@ -64,7 +63,7 @@ def test_sums_are_refused_and_labels_kept() -> None:
     assert not world.exchangeable_actions
 
 
-def test_agents_without_such_sets_are_for_another_world() -> None:
+def test_agents_without_such_sets_are_for_another_world():
     world = sparse_mdp(states=10)
     agent = tacit.PolicyImprovement(
         replace(world.spec, admissible=((0,),) * 10), users=10, privacy=tacit.NonPrivate()

@@ -1,7 +1,6 @@
 """UCBPO: mirror steps by a slow reference, how far they get, what is drawn, and that it learns."""
 
 import math
-from typing import Any
 
 import numpy as np
 import pytest
@@ -18,7 +17,7 @@ from tacit.tabular.ucbpo import Optimistic, drawn
 JOINT = JointDP(5.0, 1e-6)
 
 
-def random_world(seed: int, S: int, A: int, H: int, stationary: bool) -> TabularWorld:
+def random_world(seed, S, A, H, stationary):
     rng = np.random.default_rng(seed)
     shape = (S, A) if stationary else (H, S, A)
     return TabularWorld(
@@ -26,13 +25,13 @@ def random_world(seed: int, S: int, A: int, H: int, stationary: bool) -> Tabular
     )
 
 
-def optimistic(seed: int, S: int, A: int, H: int, L: int) -> Optimistic:
+def optimistic(seed, S, A, H, L):
     rng = np.random.default_rng(seed)
     transitions, rewards = rng.dirichlet(np.full(S, 0.5), (L, S, A)), rng.random((L, S, A))
     return Optimistic(transitions, rewards, rng.random((H, S, A)) - 0.2)
 
 
-def evaluated(world: Optimistic, pi: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def evaluated(world, pi):
     """Q of a policy, and its values at the first step, in loops."""
     P, r, bonus = world
     H, S, A = pi.shape
@@ -47,7 +46,7 @@ def evaluated(world: Optimistic, pi: np.ndarray) -> tuple[np.ndarray, np.ndarray
     return Q, V
 
 
-def best_and_width(world: Optimistic, H: int) -> tuple[np.ndarray, np.ndarray]:
+def best_and_width(world, H):
     """Values of the best policy at the first step, and what it expects of bonuses, in loops."""
     P, r, bonus = world
     S, A = r.shape[1:]
@@ -63,7 +62,7 @@ def best_and_width(world: Optimistic, H: int) -> tuple[np.ndarray, np.ndarray]:
     return V, W
 
 
-def improved(world: Optimistic, pi: np.ndarray, eta: float, enough: float, most: int) -> Any:
+def improved(world, pi, eta, enough, most):
     """Each step weights every action by exp(eta Q of the policy so far), in loops."""
     logs, taken = np.log(pi), 0
     while True:
@@ -85,9 +84,7 @@ def improved(world: Optimistic, pi: np.ndarray, eta: float, enough: float, most:
     privacy=st.sampled_from([JOINT, NonPrivate()]),
 )
 @settings(max_examples=20, deadline=None)
-def test_policies_equal_the_slow_reference(
-    seed: int, S: int, A: int, H: int, stationary: bool, size: int, privacy: Any
-) -> None:
+def test_policies_equal_the_slow_reference(seed, S, A, H, stationary, size, privacy):
     world = random_world(seed, S, A, H, stationary)
     agent = UCBPO(
         world.spec,
@@ -132,9 +129,7 @@ def test_policies_equal_the_slow_reference(
     growth=st.sampled_from([1.0, 1.1]),
 )
 @settings(max_examples=40, deadline=None)
-def test_steps_get_as_near_to_the_best_policy_as_is_proven(
-    seed: int, S: int, A: int, H: int, every: bool, eta: float, growth: float
-) -> None:
+def test_steps_get_as_near_to_the_best_policy_as_is_proven(seed, S, A, H, every, eta, growth):
     """From uniform probabilities M steps are at most (H ln A / eta + H^2) / M below; none falls."""
     world = optimistic(seed, S, A, H, H if every else 1)
     best, _ = world.best(H)
@@ -150,7 +145,7 @@ def test_steps_get_as_near_to_the_best_policy_as_is_proven(
         last = value
 
 
-def test_a_draw_is_to_any_user_as_the_policy_is() -> None:
+def test_a_draw_is_to_any_user_as_the_policy_is():
     """4,000 draws: shares of actions, and the mean return, within five standard errors of it.
 
     That a right one fails has probability below 1e-4, over the 48 shares and the mean.
@@ -170,7 +165,7 @@ def test_a_draw_is_to_any_user_as_the_policy_is() -> None:
 
 
 @pytest.mark.parametrize("privacy", [JointDP(10.0, 1e-6), NonPrivate()], ids=["joint", "none"])
-def test_it_learns_riverswim(privacy: Any) -> None:
+def test_it_learns_riverswim(privacy):
     world = riverswim(6, 20)
     scores = []
     for seed in range(2):

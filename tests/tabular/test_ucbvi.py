@@ -2,7 +2,6 @@
 
 import math
 import statistics
-from typing import Any
 
 import numpy as np
 import pytest
@@ -18,21 +17,21 @@ from tacit.tabular import TabularWorld, riverswim, ucbvi
 JOINT = JointDP(5.0, 1e-6)
 
 
-def random_world(seed: int, S: int, A: int, H: int, stationary: bool) -> TabularWorld:
+def random_world(seed, S, A, H, stationary):
     rng = np.random.default_rng(seed)
     shape = (S, A) if stationary else (H, S, A)
     transitions = rng.dirichlet(np.full(S, 0.5), shape)
     return TabularWorld(transitions, rng.random(shape), horizon=H, start=0)
 
 
-def after_blocks(agent: UCBVI, world: TabularWorld, blocks: int, seed: int = 0) -> UCBVI:
+def after_blocks(agent, world, blocks, seed=0):
     rng = np.random.default_rng(seed)
     for _ in range(blocks):
         agent.learn(world.simulate(agent.policy, agent.block_users, rng, agent.data_format))
     return agent
 
 
-def nearest_distribution(counts: list[float]) -> list[float]:
+def nearest_distribution(counts):
     """The nearest non-negative counts of the same sum, by bisection, as a distribution."""
     total = sum(counts)
     low, high = min(counts) - total, max(counts)
@@ -45,7 +44,7 @@ def nearest_distribution(counts: list[float]) -> list[float]:
     return [max(c - high, 0.0) / total for c in counts]
 
 
-def practical_reference(agent: UCBVI) -> tuple[np.ndarray, np.ndarray]:
+def practical_reference(agent):
     """Optimistic and plain Q of the practical agent, in loops.
 
     With n the count of a cell, lowered by a standard deviation of its noise, and s, s_r the noise
@@ -95,7 +94,7 @@ def practical_reference(agent: UCBVI) -> tuple[np.ndarray, np.ndarray]:
     return Q, plain_Q
 
 
-def is_greedy(policy: Any, Q: np.ndarray) -> bool:
+def is_greedy(policy, Q):
     chosen = np.take_along_axis(Q, policy.actions[..., np.newaxis], axis=2)[..., 0]
     return bool(np.allclose(chosen, Q.max(axis=2), rtol=0, atol=1e-9))
 
@@ -108,15 +107,14 @@ SIZES = {
 }
 
 
-def values_of(agent: Any) -> np.ndarray:
+def values_of(agent):
     """Optimistic values of what is known; policies of before were deterministic."""
     rng = np.random.default_rng(0)
     model = agent.algorithm.model(agent.state, along=True)
-    Q: np.ndarray = agent.algorithm.value_iteration(model, rng)[0]
-    return Q
+    return agent.algorithm.value_iteration(model, rng)[0]
 
 
-def assert_planned(agent: Any, Q: Any, plain_Q: Any, rtol: float) -> None:
+def assert_planned(agent, Q, plain_Q, rtol):
     """Values and both policies are those of a reference."""
     np.testing.assert_allclose(values_of(agent), Q, rtol=rtol, atol=1e-9)
     assert is_greedy(agent.policy, Q)
@@ -132,8 +130,8 @@ def assert_planned(agent: Any, Q: Any, plain_Q: Any, rtol: float) -> None:
 )
 @settings(max_examples=30, deadline=None)
 def test_practical_values_equal_the_slow_reference(
-    seed: int, S: int, A: int, H: int, stationary: bool, blocks: int, size: int, privacy: Any
-) -> None:
+    seed, S, A, H, stationary, blocks, size, privacy
+):
     world = random_world(seed, S, A, H, stationary)
     agent = UCBVI(
         world.spec,
@@ -148,7 +146,7 @@ def test_practical_values_equal_the_slow_reference(
     assert_planned(agent, *practical_reference(agent), rtol=1e-7)
 
 
-def test_a_cell_that_no_policy_could_reach_is_worth_all_it_could_be() -> None:
+def test_a_cell_that_no_policy_could_reach_is_worth_all_it_could_be():
     world = random_world(1, 3, 2, 3, stationary=False)
     agent = UCBVI(world.spec, 10**5, NonPrivate(), stationary=False, schedule="fixed:size=50000")
     first = np.array(agent.policy.actions)
@@ -157,7 +155,7 @@ def test_a_cell_that_no_policy_could_reach_is_worth_all_it_could_be() -> None:
     assert (other == np.array([3.0, 2.0, 1.0])[:, np.newaxis]).all()
 
 
-def test_without_noise_the_greedy_policy_becomes_optimal() -> None:
+def test_without_noise_the_greedy_policy_becomes_optimal():
     world = random_world(3, 3, 2, 3, stationary=True)
     agent = UCBVI(world.spec, 10**6, NonPrivate(), schedule="geometric:growth=2,first=10")
     result = run(agent, world, 0, progress=False)
@@ -165,9 +163,7 @@ def test_without_noise_the_greedy_policy_becomes_optimal() -> None:
     assert result.greedy_score > 0.99
 
 
-def users_to_90(
-    privacy: Any, users: int, stationary: bool, seeds: int = 5, **options: Any
-) -> float:
+def users_to_90(privacy, users, stationary, seeds=5, **options):
     """The median; a run that never gets there counts as infinite."""
     world = riverswim(6, 20)
     found = []
@@ -186,7 +182,7 @@ def users_to_90(
     return statistics.median(found)
 
 
-def test_it_learns_riverswim_with_a_thousand_users() -> None:
+def test_it_learns_riverswim_with_a_thousand_users():
     assert users_to_90(JointDP(10.0, 1e-6), 10_000, stationary=True) <= 1_200
 
 
@@ -208,19 +204,19 @@ def test_it_learns_riverswim_with_a_thousand_users() -> None:
     ],
     ids=str,
 )
-def test_arguments_are_checked(options: dict[str, Any]) -> None:
+def test_arguments_are_checked(options):
     arguments = {"users": 100, "privacy": JOINT, "noise_seed": 0} | options
     with pytest.raises(InvalidArgument):
         UCBVI(riverswim(3, 4).spec, **arguments)
 
 
-def make(**options: Any) -> UCBVI:
+def make(**options):
     arguments = {"users": 90, "privacy": JOINT, "schedule": "fixed:size=30", "noise_seed": 1}
     return UCBVI(riverswim(3, 4).spec, **arguments | options)
 
 
 @pytest.mark.parametrize("other", [{"stationary": False}, {"scale": 2.0}, {"users": 120}], ids=str)
-def test_a_run_with_other_arguments_is_not_gone_on_with(other: Any, tmp_path: Any) -> None:
+def test_a_run_with_other_arguments_is_not_gone_on_with(other, tmp_path):
     path = tmp_path / "runs.db"
     make(store=path)
     with pytest.raises(InvalidArgument, match="other arguments"):

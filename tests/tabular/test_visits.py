@@ -14,10 +14,10 @@ from tacit.tabular.visits import VisitCounts
 H, S, A = 4, 3, 2
 
 
-def sample_of(H: int, S: int, A: int):
+def sample_of(H, S, A):
     """Random users, and users who stay in one cell or walk through all of them."""
 
-    def sample(rng: np.random.Generator, users: int) -> Block:
+    def sample(rng, users):
         states = rng.integers(0, S, (users, H + 1))
         actions = rng.integers(0, A, (users, H))
         rewards = rng.choice([0.0, 0.4, 1.0], (users, H))
@@ -59,14 +59,14 @@ DESIGNS = [
 ]
 
 
-def made(options: dict) -> VisitCounts:
+def made(options):
     """The statistic of a design; some have the last step apart."""
     given = {name: value for name, value in options.items() if name != "apart"}
     return VisitCounts(S, A, H, apart="apart" in options, **given)
 
 
 @pytest.mark.parametrize("options", DESIGNS, ids=str)
-def test_sensitivities_hold_and_are_attained(options: dict) -> None:
+def test_sensitivities_hold_and_are_attained(options):
     statistic = made(options)
     report = check_statistic(statistic, sample_of(H, S, A), users=400, rounds=80)
     masked = "policy" in options
@@ -74,7 +74,7 @@ def test_sensitivities_hold_and_are_attained(options: dict) -> None:
     assert report.tightness["zero-out l2"] > (0.85 if masked else 0.95), report.tightness
 
 
-def test_the_papers_numbers() -> None:
+def test_the_papers_numbers():
     two = VisitCounts(S, A, 20)
     assert two.l1(Relation.REPLACE_ONE) == 4 * 20
     assert two.l1(Relation.ZERO_OUT) == 2 * 20
@@ -86,7 +86,7 @@ def test_the_papers_numbers() -> None:
 
 
 @pytest.mark.parametrize("users", [VisitCounts(S, A, H), made({"apart": 1, "pooled": True})])
-def test_the_reward_of_the_last_step_counts_whatever_follows(users: VisitCounts) -> None:
+def test_the_reward_of_the_last_step_counts_whatever_follows(users):
     """One user whose log ends with her last step; a gap before it is a gap."""
     block = Block(
         2,
@@ -105,11 +105,11 @@ def test_the_reward_of_the_last_step_counts_whatever_follows(users: VisitCounts)
     assert alone.layout.unpack(alone.total(last))["rewards"].sum() == 1.0
 
 
-def slow(statistic: VisitCounts, block: Block) -> Counter:
+def slow(statistic, block):
     """Transitions by (row, s, a, s'), obviously."""
-    counts: Counter = Counter()
+    counts = Counter()
     for user in range(block.users):
-        seen: Counter = Counter()
+        seen = Counter()
         if statistic.policy is not None and block["versions"][user] != statistic.version:
             continue
         for h in range(statistic.horizon):
@@ -130,7 +130,7 @@ def slow(statistic: VisitCounts, block: Block) -> Counter:
 
 
 @pytest.mark.parametrize("options", DESIGNS, ids=str)
-def test_totals_equal_the_slow_definition(options: dict) -> None:
+def test_totals_equal_the_slow_definition(options):
     """Also of users whose state after the last step is not known."""
     statistic = made(options)
     rng = np.random.default_rng(1)
@@ -157,7 +157,7 @@ AGGREGATES = [{}, {"pooled": True}, {"policy": POLICY}, {"apart": True, "pooled"
 
 
 @pytest.mark.parametrize("options", AGGREGATES, ids=str)
-def test_aggregates_equal_episodes(options: dict) -> None:
+def test_aggregates_equal_episodes(options):
     statistic = made(options)
     block = sample_of(H, S, A)(np.random.default_rng(2), 100)
     arrays = {name: np.array(array) for name, array in block.arrays.items()}
@@ -188,7 +188,7 @@ def test_aggregates_equal_episodes(options: dict) -> None:
         ("f4", [2.0, 1.5, np.nan, 3e38, np.inf], [2, -1, -1, -1, -1]),
     ],
 )
-def test_codes_are_whole_numbers_or_invalid(dtype: str, values: list, expected: list) -> None:
+def test_codes_are_whole_numbers_or_invalid(dtype, values, expected):
     array = np.array(values, dtype=dtype)
     codes = read_codes(Block(5, {"codes": array}), "codes", (5,))
     assert codes.tolist() == expected
@@ -208,13 +208,13 @@ def test_codes_are_whole_numbers_or_invalid(dtype: str, values: list, expected: 
         ("?", [False, True, True, False, True], [0.0, 1.0, 1.0, 0.0, 1.0]),
     ],
 )
-def test_rewards_are_cut_or_invalid(dtype: str, values: list, expected: list) -> None:
+def test_rewards_are_cut_or_invalid(dtype, values, expected):
     rewards = read_rewards(Block(5, {"r": np.array(values, dtype=dtype)}), "r", (5,))
     assert np.array_equal(rewards, expected, equal_nan=True)
     assert rewards.dtype == np.float64
 
 
-def test_refusals() -> None:
+def test_refusals():
     for options in (
         {"cap": 1},
         {"pooled": True, "cap": 0},

@@ -23,7 +23,7 @@ from tests.tabular.samples import users_of
 H, S, A = 3, 4, 2
 
 
-def by_paths(table: np.ndarray, most: float, largest: float, steps: int = H, **more) -> RobustGains:
+def by_paths(table, most, largest, steps=H, **more):
     """Gains of policies that are so much likelier to do what was done, (K, S, A)."""
     K, states, _ = table.shape
     weights = np.concatenate([table, np.zeros((K, states, 1))], axis=2)[:, np.newaxis]
@@ -32,7 +32,7 @@ def by_paths(table: np.ndarray, most: float, largest: float, steps: int = H, **m
     return RobustGains(weights, *nothing, largest, steps, paths=True, **more)
 
 
-def sample(rng: np.random.Generator, users: int) -> Block:
+def sample(rng, users):
     """Random users; and some of large weight who get all, half or nothing."""
     arrays = users_of(rng, users, S, A, H)
     some = rng.random(users) < 0.7
@@ -42,13 +42,13 @@ def sample(rng: np.random.Generator, users: int) -> Block:
     return Block(users, arrays)
 
 
-def extreme(policies: int = 2, **more) -> RobustGains:
+def extreme(policies=2, **more):
     table = np.random.default_rng(0).choice([0.5, 1.0, 4.0], (policies, S, A))
     table[:, 0, 0], table[:, 1] = 20.0, 0.0
     return by_paths(table, 3.0, 1.0, **more)
 
 
-def with_propensities(rng: np.random.Generator, users: int) -> Block:
+def with_propensities(rng, users):
     block = sample(rng, users)
     chances = rng.choice([0.01, 0.5, 1.0, np.nan, 0.0, -3.0, 7.0], (users, H))
     chances[rng.random(users) < 0.8] = 0.5
@@ -57,7 +57,7 @@ def with_propensities(rng: np.random.Generator, users: int) -> Block:
 
 @pytest.mark.parametrize("policies", [1, 3])
 @pytest.mark.parametrize("logged", [False, True])
-def test_sensitivities_hold_whatever_a_log_says(policies: int, logged: bool) -> None:
+def test_sensitivities_hold_whatever_a_log_says(policies, logged):
     statistic = extreme(policies, logged=logged)
     users = with_propensities if logged else sample
     report = check_statistic(statistic, users, users=300, rounds=30)
@@ -66,7 +66,7 @@ def test_sensitivities_hold_whatever_a_log_says(policies: int, logged: bool) -> 
 
 
 @pytest.mark.parametrize("size", [3.0, 1e300])
-def test_gains_by_a_model_are_bounded_whatever_the_model_says(size: float) -> None:
+def test_gains_by_a_model_are_bounded_whatever_the_model_says(size):
     rng = np.random.default_rng(1)
     weights = size * rng.choice([0.0, 1.0], (2, H, S, A + 1))
     values, q = rng.normal(size=(2, H + 1, S)), rng.normal(size=(2, H, S, A + 1))
@@ -79,7 +79,7 @@ def test_gains_by_a_model_are_bounded_whatever_the_model_says(size: float) -> No
     assert statistic.l2(Relation.REPLACE_ONE) == pytest.approx(math.sqrt(3))
 
 
-def test_a_larger_weight_of_spreads_would_cost_something() -> None:
+def test_a_larger_weight_of_spreads_would_cost_something():
     """The bound of the class is where it is said to be: spreads are free up to 3.33, not 3.4."""
     x = np.linspace(0, 1, 2001)
     for weight, free in ((SPREAD_WEIGHT, True), (3.4, False)):
@@ -88,7 +88,7 @@ def test_a_larger_weight_of_spreads_would_cost_something() -> None:
         assert (farthest <= 1.0 + 1e-9) == free, (weight, farthest)
 
 
-def test_gains_by_hand() -> None:
+def test_gains_by_hand():
     table = np.ones((2, S, A))
     table[0, 0, 1], table[0, 1, 0] = 3.0, 0.5
     statistic = by_paths(table, 4.0, 2.0)
@@ -113,7 +113,7 @@ def test_gains_by_hand() -> None:
 
 @settings(max_examples=20, deadline=None)
 @given(st.integers(0, 2**32 - 1))
-def test_both_means_are_gains(seed: int) -> None:
+def test_both_means_are_gains(seed):
     """Exactly, over all episodes of a small world; cut, one is at most that, the other at least."""
     rng = np.random.default_rng(seed)
     P, r = rng.dirichlet(np.ones(2), (2, 2)), rng.random((2, 2))
@@ -137,7 +137,7 @@ def test_both_means_are_gains(seed: int) -> None:
     assert means[0.3][1] >= value - 1e-9
 
 
-def with_one_tiny_propensity(users: int = 1000) -> tuple[RobustGains, Block]:
+def with_one_tiny_propensity(users=1000):
     """Users who all got 1 with weight 1; the last has a weight of 0, and then an infinite ratio."""
     table = np.ones((1, S, A))
     table[0, 0, 1] = 0.0
@@ -153,7 +153,7 @@ def with_one_tiny_propensity(users: int = 1000) -> tuple[RobustGains, Block]:
     return statistic, Block(users, arrays)
 
 
-def test_a_tiny_propensity_does_not_make_a_weight_of_zero_something_else() -> None:
+def test_a_tiny_propensity_does_not_make_a_weight_of_zero_something_else():
     statistic, block = with_one_tiny_propensity()
     assert statistic.vectors(block)[-1, :3] == pytest.approx([-0.35, 0.15, 0.7])
     assert statistic.layout.unpack(statistic.total(block))["sums"][0] == pytest.approx(-0.35)
@@ -168,7 +168,7 @@ def test_a_tiny_propensity_does_not_make_a_weight_of_zero_something_else() -> No
 class OldWeights(RobustGains):
     """Multiplies before it cuts."""
 
-    def vectors(self, block: Block) -> np.ndarray:
+    def vectors(self, block):
         states, actions, *_ = StepColumns(H).read(block)
         chances = read_rewards(block, "propensities", actions.shape)
         known = (states[:, :-1] >= 0) & (states[:, :-1] < S) & (actions >= 0) & (actions < A)
@@ -180,7 +180,7 @@ class OldWeights(RobustGains):
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_the_attack_finds_a_ratio_that_overflows_on_every_seed(seed: int) -> None:
+def test_the_attack_finds_a_ratio_that_overflows_on_every_seed(seed):
     statistic, _ = with_one_tiny_propensity()
     check_statistic(statistic, with_propensities, users=100, rounds=1, seed=seed)
     shown = [getattr(statistic, f.name) for f in dataclasses.fields(statistic) if f.name != "name"]
@@ -189,14 +189,14 @@ def test_the_attack_finds_a_ratio_that_overflows_on_every_seed(seed: int) -> Non
         check_statistic(broken, with_propensities, users=100, rounds=0, seed=seed)
 
 
-def release_of(x: np.ndarray, noise: float, rng: np.random.Generator) -> tuple:
+def release_of(x, noise, rng):
     sums = x.sum() + noise * rng.normal()
     spreads = (x * (1 - x)).sum() + noise / SPREAD_WEIGHT * rng.normal()
     return np.array(sums), np.array(spreads), (noise, noise / SPREAD_WEIGHT)
 
 
 @pytest.mark.parametrize("noise", [0.0, 4.2, 60.0])
-def test_bounds_hold_and_are_near(noise: float) -> None:
+def test_bounds_hold_and_are_near(noise):
     """A rare 1: 400 bounds of failure .05 each, of which 39 or more fail with probability 1e-4."""
     rng = np.random.default_rng(3)
     users, mean, failed, far = 2000, 0.03, 0, 0.0
@@ -212,7 +212,7 @@ def test_bounds_hold_and_are_near(noise: float) -> None:
     assert far < 3.0 * (usual + 3.0 / users + 2.0 * noise / users)
 
 
-def test_action_counts_by_hand_and_their_sensitivity() -> None:
+def test_action_counts_by_hand_and_their_sensitivity():
     allowed = np.array([[True, True], [True, False], [True, True]])
     statistic = ActionCounts(allowed, 4, first=2)
     block = Block(
@@ -227,7 +227,7 @@ def test_action_counts_by_hand_and_their_sensitivity() -> None:
     rows = statistic.vectors(block).tolist()
     assert rows == [[0, 1, 0, 1, 0], [0, 0, 0, 0, 1], [0, 0, 1, 0, 0]]
 
-    def walks(rng: np.random.Generator, users: int) -> Block:
+    def walks(rng, users):
         states = rng.permuted(np.tile(np.arange(3), (users, 1)), axis=1)[:, [0, 1, 2, 0, 1]]
         actions = rng.integers(0, 2, (users, 4))
         rewards = np.zeros(actions.shape)
@@ -237,7 +237,7 @@ def test_action_counts_by_hand_and_their_sensitivity() -> None:
     assert min(report.tightness.values()) > 0.99, report.tightness
 
 
-def test_bounds_of_propensities_hold_all_at_once() -> None:
+def test_bounds_of_propensities_hold_all_at_once():
     """300 logs: all of 6 bounds but with probability .1; 52 failures have probability 1e-4."""
     rng = np.random.default_rng(8)
     allowed = np.array([[True, True, True], [True, True, True]])

@@ -4,14 +4,7 @@ import numpy as np
 import pytest
 
 from tacit import InvalidArgument
-from tacit.tabular import (
-    TabularWorld,
-    deep_sea,
-    grid,
-    health_coach,
-    load_world,
-    riverswim,
-)
+from tacit.tabular import TabularWorld, deep_sea, grid, health_coach, load_world, riverswim
 from tacit.tabular.policy import Policy
 
 
@@ -82,9 +75,7 @@ def test_worlds_that_depend_on_the_step():
     R[1, 1] = 0.5
     world = TabularWorld(P, R, horizon=2, start=[0.5, 0.5])
     assert not world.spec.stationary
-    assert world.optimal_value == 0.5
-    assert world.baseline_value == 0.25
-    assert world.name == "tabular"
+    assert (world.optimal_value, world.baseline_value, world.name) == (0.5, 0.25, "tabular")
 
 
 def test_rewards_with_several_values():

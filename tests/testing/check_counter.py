@@ -3,28 +3,21 @@
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from tacit.privacy.counters import Counter
 from tacit.privacy.counters.base import revive_counter
 from tacit.privacy.errors import CheckFailed, HorizonExceeded, require
-from tacit.privacy.noise import Noise, NoiseSource
+from tacit.privacy.noise import Noise
 from tacit.store.values import dump, load
-from tacit.testing.mechanisms import ExactAudit, audit_counter, counter_matrices
+from tacit.testing.mechanisms import audit_counter, counter_matrices
 
 SENSITIVITY = 2.0
 LENGTHS = (1, 2, 3, 4, 7, 8, 9, 31, 64, 65, 130)
 
 
-def check_counter(
-    make: Callable[..., Counter],
-    *,
-    laplace: bool = False,
-    releases: int = 33,
-    lengths: tuple[int, ...] = LENGTHS,
-) -> dict[int, ExactAudit]:
+def check_counter(make, *, laplace=False, releases=33, lengths=LENGTHS):
     """Fails where a counter does not keep its promises; returns exact audits by length.
 
     The exact audit of the code does not exceed the claim, at several lengths, sensitivities and
@@ -57,10 +50,8 @@ class Builder:
     cost: float
     releases: int
 
-    def __call__(
-        self, shape: tuple[int, ...], source: NoiseSource | None = None, **options: Any
-    ) -> Counter:
-        arguments: dict[str, Any] = {"sensitivity": SENSITIVITY, "releases": self.releases}
+    def __call__(self, shape, source=None, **options):
+        arguments = {"sensitivity": SENSITIVITY, "releases": self.releases}
         arguments |= {self.unit: self.cost} | options
         counter = self.make(shape=shape, source=Noise(7) if source is None else source, **arguments)
         for name, value in arguments.items():
@@ -69,13 +60,11 @@ class Builder:
         return counter
 
 
-def audited(
-    build: Builder, releases: int, sensitivity: float = SENSITIVITY, cost: float | None = None
-) -> ExactAudit:
+def audited(build, releases, sensitivity=SENSITIVITY, cost=None):
     """A whole stream of vectors, whose coordinates are taken to be alike."""
     claimed = build.cost if cost is None else cost
 
-    def make(dimension: int, source: NoiseSource) -> Counter:
+    def make(dimension, source):
         options = {"releases": releases, "sensitivity": sensitivity, build.unit: claimed}
         return build((dimension,), source, **options)
 
@@ -89,17 +78,17 @@ def audited(
 class Recorded(Noise):
     """A simulation that remembers what it drew, in units of what was asked for."""
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed):
         super().__init__(seed)
-        self.drawn: list[np.ndarray] = []
+        self.drawn = []
 
-    def steps(self, pure: bool, scale: float, count: int) -> np.ndarray:
+    def steps(self, pure, scale, count):
         values = super().steps(pure, scale, count)
         self.drawn.append(values / scale)
         return values
 
 
-def check_noise(build: Builder, shape: tuple[int, ...]) -> None:
+def check_noise(build, shape):
     """In every coordinate it is the combination B z of its own draws z that was audited.
 
     No draw is cut off, rounded, folded or shared.
@@ -125,7 +114,7 @@ def check_noise(build: Builder, shape: tuple[int, ...]) -> None:
         require(same, f"std_at({t + 1}) differs from std")
 
 
-def check_horizon(build: Builder) -> None:
+def check_horizon(build):
     """No more releases than the noise is for."""
     counter = build((2,))
     for _ in range(build.releases):
@@ -137,7 +126,7 @@ def check_horizon(build: Builder) -> None:
     raise CheckFailed("a release beyond the horizon must raise HorizonExceeded")
 
 
-def check_adaptive(build: Builder, shape: tuple[int, ...], size: float) -> None:
+def check_adaptive(build, shape, size):
     """A release is the sum of the items plus the noise that a stream of zeros has."""
     plain, adaptive = (build(shape, Noise(5)) for _ in range(2))
     zero, total = np.zeros(shape), np.zeros(shape)
@@ -153,7 +142,7 @@ def check_adaptive(build: Builder, shape: tuple[int, ...], size: float) -> None:
         item = np.sign(published) * factors
 
 
-def check_resume(build: Builder) -> None:
+def check_resume(build):
     """Read again, a counter goes on where it was: with its noise, or with fresh real noise."""
     half, items = build.releases // 2, np.random.default_rng(3).normal(size=(build.releases, 3))
     source = Noise(9)
@@ -170,7 +159,7 @@ def check_resume(build: Builder) -> None:
     require(fresh, "a resumed real counter must draw fresh noise")
 
 
-def read_again(counter: Counter, source: Noise) -> Counter:
+def read_again(counter, source):
     """The counter as a store gives it back: from its bytes."""
     meta, arrays = load(dump(counter.dump()))
     return revive_counter(meta, arrays, source, type(counter))

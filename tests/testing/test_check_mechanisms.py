@@ -5,7 +5,6 @@ checks, or a near relative of one.
 """
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -15,28 +14,28 @@ import pytest
 from tacit import Relation, check_statistic
 from tacit.privacy.errors import CheckFailed
 from tacit.privacy.standard import ClippedSum, GramCross, OneHotCounts
-from tacit.privacy.statistic import Block, Statistic
+from tacit.privacy.statistic import Block
 from tacit.testing.sample_users import HOSTILE_FLOATS, hostile_blocks
 
 
-def values(rng: np.random.Generator, users: int) -> Block:
+def values(rng, users):
     return Block(users, {"values": rng.normal(size=(users, 3)) * 3.0})
 
 
-def cells(rng: np.random.Generator, users: int) -> Block:
+def cells(rng, users):
     return Block(users, {"cells": rng.integers(0, 4, (users, 2))})
 
 
-def small_cells(rng: np.random.Generator, users: int) -> Block:
+def small_cells(rng, users):
     return Block(users, {"cells": rng.integers(0, 4, (users, 2)).astype(np.uint8)})
 
 
-def valued_cells(rng: np.random.Generator, users: int) -> Block:
+def valued_cells(rng, users):
     arrays = dict(cells(rng, users).arrays)
     return Block(users, arrays | {"values": rng.choice([0.0, 0.3, 1.0], (users, 2))})
 
 
-def steps(rng: np.random.Generator, users: int) -> Block:
+def steps(rng, users):
     p, q = rng.normal(size=(users, 2, 3)), rng.normal(size=(users, 2, 1))
     return Block(users, {"p": p, "q": q})
 
@@ -54,26 +53,24 @@ def steps(rng: np.random.Generator, users: int) -> Block:
         (GramCross(3, 1, 2, weight=2.0, tau=2.0), steps),
     ],
 )
-def test_standard_statistics_pass(
-    statistic: Statistic, sample: Callable[[np.random.Generator, int], Block]
-) -> None:
+def test_standard_statistics_pass(statistic, sample):
     report = check_statistic(statistic, sample)
     assert max(report.tightness.values()) <= 1 + 1e-9
     check_statistic(statistic, sample, users=1, rounds=2)
 
 
-def vectors_of(change: Callable[[Any, Block, Any], Any], kind: Any = ClippedSum) -> Any:
+def vectors_of(change, kind=ClippedSum):
     """A kind of statistic whose vectors are changed: change(statistic, block, vectors)."""
     changed = lambda self, block: change(self, block, kind.vectors(self, block))  # noqa: E731
     return dataclass(frozen=True)(type("Broken", (kind,), {"vectors": changed}))
 
 
-def total_of(change: Callable[[Any, Block], Any]) -> Any:
+def total_of(change):
     """A clipped sum with a faster total of its own, or none of it."""
     return dataclass(frozen=True)(type("Broken", (ClippedSum,), {"total": change}))
 
 
-def numbers(block: Block) -> Any:
+def numbers(block):
     return np.asarray(block["values"], dtype=float)
 
 
@@ -83,7 +80,7 @@ class CachedCentre(ClippedSum):
 
     cache: dict[str, np.ndarray] = field(default_factory=dict)
 
-    def vectors(self, block: Block) -> np.ndarray:
+    def vectors(self, block):
         raw = numbers(block)
         finite = np.isfinite(raw).all(axis=1)
         if "centre" not in self.cache:
@@ -98,32 +95,32 @@ class KeepsRows(ClippedSum):
 
     seen: list[Any] = field(default_factory=list)
 
-    def vectors(self, block: Block) -> np.ndarray:
+    def vectors(self, block):
         self.seen[:] = np.asarray(block["values"])[-1:].tolist()
         return super().vectors(block)
 
 
-def once(self: Any, block: Block, clipped: Any) -> Any:
+def once(self, block, clipped):
     """Equal rows count once."""
     keep = np.zeros(block.users, dtype=bool)
     keep[np.unique(numbers(block), axis=0, return_index=True)[1]] = True
     return np.where(keep[:, np.newaxis], clipped, 0.0)
 
 
-def unclipped(self: Any, block: Block) -> Any:
+def unclipped(self, block):
     """Without the clip, for large blocks."""
     if block.users > 1000:
         return np.nan_to_num(numbers(block)).sum(axis=0)
     return ClippedSum.total(self, block)
 
 
-def finite_only(self: Any, block: Block) -> Any:
+def finite_only(self, block):
     """Right for finite values only."""
     raw = np.nan_to_num(numbers(block), posinf=1.0, neginf=-1.0)
     return ClippedSum.total(self, Block(block.users, {"values": raw}))
 
 
-def dividing(self: Any, block: Block) -> Any:
+def dividing(self, block):
     """Divides by each number, which is right unless one is next to nothing."""
     raw = np.abs(numbers(block))
     with np.errstate(all="ignore"):
@@ -131,7 +128,7 @@ def dividing(self: Any, block: Block) -> Any:
     return np.where(odd.any(), np.nan, 1.0) * ClippedSum.total(self, block)
 
 
-def smallest_integer(self: Any, block: Block, clipped: Any) -> Any:
+def smallest_integer(self, block, clipped):
     """Right for floats; of integers the smallest has no size."""
     raw = block["values"]
     if raw.dtype.kind == "i" and (np.abs(raw) < 0).any():
@@ -139,7 +136,7 @@ def smallest_integer(self: Any, block: Block, clipped: Any) -> Any:
     return clipped
 
 
-def floats_only(self: Any, block: Block, clipped: Any) -> Any:
+def floats_only(self, block, clipped):
     """Refuses a type, whatever it holds, as it may."""
     if block["values"].dtype.kind != "f":
         raise TypeError("values must be floats")
@@ -147,7 +144,7 @@ def floats_only(self: Any, block: Block, clipped: Any) -> Any:
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_hostile_values_do_not_depend_on_the_seed(seed: int) -> None:
+def test_hostile_values_do_not_depend_on_the_seed(seed):
     check_statistic(vectors_of(floats_only)(3), values, users=50, rounds=1, seed=seed)
     with pytest.raises(CheckFailed, match=r"total of .* users is off by nan"):
         check_statistic(total_of(dividing)(3), values, users=50, rounds=0, seed=seed)
@@ -155,7 +152,7 @@ def test_hostile_values_do_not_depend_on_the_seed(seed: int) -> None:
         check_statistic(vectors_of(smallest_integer)(3), values, users=50, rounds=0, seed=seed)
 
 
-def test_agents_are_served_all_kinds_of_hostile_floats() -> None:
+def test_agents_are_served_all_kinds_of_hostile_floats():
     block = Block(40, {"rewards": np.ones((40, 3)), "states": np.ones((40, 4), dtype=np.int64)})
     made = hostile_blocks(block, np.random.default_rng(0))
     served = np.concatenate([np.ravel(other["rewards"]) for other in made.values()])
@@ -164,13 +161,13 @@ def test_agents_are_served_all_kinds_of_hostile_floats() -> None:
     assert {"nan", "inf", "-inf", "5e-324", "-5e-324", "-0.0", "1e+308"} <= texts
 
 
-def in_place(self: Any, block: Block, clipped: Any) -> Any:
+def in_place(self, block, clipped):
     """Clips the raw data itself: every later look sees other numbers."""
     np.copyto(block["values"], clipped)
     return clipped
 
 
-def refuses_minus_one(self: Any, block: Block, counts: Any) -> Any:
+def refuses_minus_one(self, block, counts):
     """-1 is taken for a programmer's mistake."""
     if (np.asarray(block["cells"]) == -1).any():
         raise IndexError("no such cell")
@@ -181,7 +178,7 @@ def refuses_minus_one(self: Any, block: Block, counts: Any) -> Any:
 class OffByOne(OneHotCounts):
     """The cell after the last is let through, and indexes out of range."""
 
-    def _steps(self, block: Block) -> Any:
+    def _steps(self, block):
         raw = np.asarray(block["cells"], dtype=float)
         valid = (raw >= 0) & (raw <= self.cells) & (raw == np.floor(raw))
         return np.where(valid, raw, 0).astype(int), np.ones(raw.shape), valid
@@ -192,10 +189,10 @@ class WrongHots(OneHotCounts):
     """One group declared for two steps: randomised response spends twice its epsilon."""
 
     @property
-    def one_hots(self) -> int:
+    def one_hots(self):
         return 1
 
-    def l1(self, relation: Relation) -> float:
+    def l1(self, relation):
         return float(self.steps * (2 if relation is Relation.REPLACE_ONE else 1))
 
 
@@ -204,10 +201,10 @@ class WrongValuedHots(OneHotCounts):
     """Forgets that the sums are one-hots of their own."""
 
     @property
-    def one_hots(self) -> int:
+    def one_hots(self):
         return self.steps
 
-    def l1(self, relation: Relation) -> float:
+    def l1(self, relation):
         return float(2 * self.steps * (2 if relation is Relation.REPLACE_ONE else 1))
 
 
@@ -216,7 +213,7 @@ class HiddenFractions(OneHotCounts):
     """Says that its sums are bits, so that the noise of rounding is left out."""
 
     @property
-    def fractional(self) -> np.ndarray:
+    def fractional(self):
         return np.zeros(self.layout.size, dtype=bool)
 
 
@@ -247,9 +244,7 @@ class HiddenFractions(OneHotCounts):
         (HiddenFractions(2, 4, valued=True), valued_cells, "must be 0 or 1"),
     ],
 )
-def test_broken_statistics_are_caught(
-    broken: Statistic, sample: Callable[[np.random.Generator, int], Block], message: str
-) -> None:
+def test_broken_statistics_are_caught(broken, sample, message):
     with pytest.raises(CheckFailed, match=message):
         check_statistic(broken, sample)
 
@@ -261,10 +256,10 @@ class Declares(ClippedSum):
     two: tuple[float, float] = (1.0, 2.0)
     one: tuple[float | None, float | None] = (None, None)
 
-    def l2(self, relation: Relation) -> float:
+    def l2(self, relation):
         return self.two[relation is Relation.REPLACE_ONE]
 
-    def l1(self, relation: Relation) -> float | None:  # type: ignore[override]
+    def l1(self, relation):
         return self.one[relation is Relation.REPLACE_ONE]
 
 
@@ -281,14 +276,14 @@ class Declares(ClippedSum):
         (math.nan, 1.0),
     ],
 )
-def test_bounds_that_do_not_fit_together_are_refused(pair: tuple[float, float]) -> None:
+def test_bounds_that_do_not_fit_together_are_refused(pair):
     with pytest.raises(CheckFailed, match=r"^l2: "):
         check_statistic(Declares(3, two=pair), values)
     with pytest.raises(CheckFailed, match=r"^l1: "):
         check_statistic(Declares(3, one=pair), values)
 
 
-def test_a_one_norm_goes_with_both_relations_or_neither() -> None:
+def test_a_one_norm_goes_with_both_relations_or_neither():
     check_statistic(Declares(3), values, rounds=2)
     check_statistic(Declares(3, one=(math.sqrt(3), 2 * math.sqrt(3))), values, rounds=2)
     for pair in ((math.sqrt(3), None), (None, 2 * math.sqrt(3))):

@@ -6,7 +6,6 @@ What an agent earns, or prefers, by the names of its actions is an artefact of a
 import math
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,9 +15,8 @@ from scipy.special import stdtr
 from research.planted.ways import plant
 from research.planted_bugs import HOSTS
 from tacit import UCBPO, UCBVI, JointDP, NonPrivate
-from tacit.core.world import Form, World
 from tacit.privacy.errors import CheckFailed, require
-from tacit.privacy.statistic import Block, Floats
+from tacit.privacy.statistic import Block
 from tacit.simulation.run import PermutedWorld
 from tacit.tabular import riverswim
 from tacit.tabular.policy import Policy
@@ -31,7 +29,7 @@ _SIGMAS = 8.0
 _ALARM = 1e-6
 
 FEW = {"privacy": JointDP(1.0, 1e-6), "schedule": "fixed:size=60"}
-AGENTS: dict[str, tuple[Any, Any]] = {
+AGENTS = {
     name: (host.make(), host.world)
     for name, host in HOSTS.items()
     if getattr(host.world(), "exchangeable_actions", True)
@@ -48,17 +46,17 @@ SLOW = {"UCBVI, local", "UCBVI, randomised response", "per step", "no privacy", 
 @pytest.mark.parametrize(
     "name", [pytest.param(n, marks=[pytest.mark.slow] * (n in SLOW)) for n in AGENTS]
 )
-def test_names_of_actions_do_not_matter(name: str, tmp_path: Path) -> None:
+def test_names_of_actions_do_not_matter(name, tmp_path):
     make, world = AGENTS[name]
     trial = Trial(make, world(), tmp_path, users=160)
     check_ties(trial, 16)
     check_labels(trial, 16)
 
 
-def check_ties(trial: Trial, seeds: int) -> None:
+def check_ties(trial, seeds):
     """Where nothing speaks for an action, each is chosen as often as any other."""
     actions = trial.world.spec.actions
-    shares: dict[int, list[Floats]] = {}
+    shares = {}
     for seed in range(seeds):
         rng = np.random.default_rng(np.random.SeedSequence([SEED, trial.seed, 5, seed]))
         world = _Unpaid.draw(trial.world, rng)
@@ -74,21 +72,21 @@ def check_ties(trial: Trial, seeds: int) -> None:
         )
 
 
-def _shares(trial: Trial, policy: Any, rng: np.random.Generator) -> Floats:
+def _shares(trial, policy, rng):
     """How often each action is chosen, over all states, or over those that users come to."""
     if hasattr(policy, "table"):
-        table: Floats = np.asarray(policy.table(), dtype=np.float64)
+        table = np.asarray(policy.table(), dtype=np.float64)
         return np.array(table.mean(axis=(0, 1)))
     states = np.asarray(trial.first.blocks[0]["states"])[:, 0]
     chosen = np.asarray(policy.act_many(0, states, rng), dtype=np.int64)
     return np.bincount(chosen, minlength=trial.world.spec.actions) / len(states)
 
 
-def check_labels(trial: Trial, seeds: int) -> None:
+def check_labels(trial, seeds):
     """With actions named the other way round as much is earned."""
     actions = trial.world.spec.actions
     orders = (tuple(range(actions)), tuple(reversed(range(actions))))
-    means: list[Floats] = []
+    means = []
     for k, order in enumerate(orders):
         world = PermutedWorld(trial.world, order)
         earned = []
@@ -109,13 +107,13 @@ def check_labels(trial: Trial, seeds: int) -> None:
 class _Unpaid(PermutedWorld):
     """A world in which every reward is 0."""
 
-    def simulate(self, policy: Any, users: int, rng: np.random.Generator, form: Form) -> Block:
+    def simulate(self, policy, users, rng, form):
         block = raw_block(super().simulate(policy, users, rng, form))
         nothing = np.zeros_like(block["rewards"])
         return Block(block.users, dict(block.arrays) | {"rewards": nothing})
 
 
-def _chance_of_means(samples: Floats, expected: float) -> float:
+def _chance_of_means(samples, expected):
     """The chance of means so far from what is expected, by Student's t, over all columns."""
     runs, columns = samples.shape
     gap = np.abs(samples.mean(axis=0) - expected)
@@ -127,12 +125,10 @@ def _chance_of_means(samples: Floats, expected: float) -> float:
     return float(min(1.0, 2.0 * columns * stdtr(runs - 1, -t.max())))
 
 
-def serve(
-    trial: Trial, seed: int, world: World, stream: int, blocks: int | None = None
-) -> list[tuple[Any, int]]:
+def serve(trial, seed, world, stream, blocks=None):
     """Policies and how many users each of them served; nobody watches."""
     agent, rng = trial.make(seed), trial.rng(stream)
-    served: list[tuple[Any, int]] = []
+    served = []
     while (size := agent.block_users) > 0 and (blocks is None or len(served) < blocks):
         policy = agent.policy
         agent.learn(world.simulate(policy, size, rng, "episodes"))
@@ -145,8 +141,8 @@ class FirstAction:
 
     spec: Any
 
-    def plan(self, state: Any, last: Any, at: Any, rng: Any) -> Any:
-        plan = super().plan(state, last, at, rng)  # type: ignore[misc]
+    def plan(self, state, last, at, rng):
+        plan = super().plan(state, last, at, rng)
         if last is not None:
             return plan
         first = np.zeros(plan.policy.actions.shape, dtype=np.int64)
@@ -158,8 +154,8 @@ class LikesNumbers:
 
     spec: Any
 
-    def plan(self, state: Any, last: Any, at: Any, rng: Any) -> Any:
-        plan = super().plan(state, last, at, rng)  # type: ignore[misc]
+    def plan(self, state, last, at, rng):
+        plan = super().plan(state, last, at, rng)
         if at.releases < 3:
             return plan
         most = np.full(plan.policy.actions.shape, self.spec.actions - 1)
@@ -173,9 +169,7 @@ class LikesNumbers:
         (LikesNumbers, check_labels, "named the other way round"),
     ],
 )
-def test_agents_to_which_names_matter_are_found(
-    mutant: type[Any], check: Any, words: str, tmp_path: Path
-) -> None:
+def test_agents_to_which_names_matter_are_found(mutant, check, words, tmp_path):
     trial = Trial(
         partial(plant(mutant, UCBVI.algorithm), **FEW), riverswim(3, 4), tmp_path, users=300
     )

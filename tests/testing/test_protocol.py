@@ -3,8 +3,6 @@
 import warnings
 from functools import partial
 from itertools import pairwise
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -12,7 +10,7 @@ import pytest
 from research.planted.ways import planted
 from research.planted_bugs import BITS, HOSTS, USERS
 from tacit import UCBVI, JointDP, NonPrivate
-from tacit.privacy.errors import CheckFailed, HorizonExceeded, InvalidArgument, TacitError, require
+from tacit.privacy.errors import CheckFailed, HorizonExceeded, InvalidArgument, require
 from tacit.privacy.statistic import Block
 from tacit.tabular import riverswim
 from tacit.testing.recording import Trial, require_same, snapshot
@@ -25,18 +23,18 @@ AGENTS["no privacy"] = partial(UCBVI, **FEW | {"privacy": NonPrivate()}), partia
 
 
 @pytest.mark.parametrize("name", AGENTS)
-def test_users_come_in_any_portions(name: str, tmp_path: Path) -> None:
+def test_users_come_in_any_portions(name, tmp_path):
     make, world = AGENTS[name]
     check_chunks(Trial(make, world(), tmp_path, users=USERS))
 
 
 @pytest.mark.parametrize("name", AGENTS)
-def test_what_is_refused_changes_nothing(name: str, tmp_path: Path) -> None:
+def test_what_is_refused_changes_nothing(name, tmp_path):
     make, world = AGENTS[name]
     check_refusals(Trial(make, world(), tmp_path, users=USERS))
 
 
-def check_chunks(trial: Trial) -> None:
+def check_chunks(trial):
     """Users come in any portions."""
     rng = trial.rng(1)
     agent = trial.make()
@@ -81,7 +79,7 @@ def check_chunks(trial: Trial) -> None:
     require_same((snapshot(apart), snapshot(together)), "users of two blocks at once:")
 
 
-def check_refusals(trial: Trial) -> None:
+def check_refusals(trial):
     """What cannot be taken is refused, and changes nothing."""
     agent, block = trial.make(), trial.first.blocks[0]
     half = max(1, block.users // 2)
@@ -104,7 +102,7 @@ def check_refusals(trial: Trial) -> None:
     refuse(agent, block.take(slice(0, 1)), HorizonExceeded)
 
 
-def refuse_all(trial: Trial, agent: Any, block: Block, most: int) -> None:
+def refuse_all(trial, agent, block, most):
     """One user too many; each array a column short or left out, or with an axis too many."""
     first = trial.first.blocks[0]
     too_many = some_rows(first, np.arange(most + 1) % first.users)
@@ -117,7 +115,7 @@ def refuse_all(trial: Trial, agent: Any, block: Block, most: int) -> None:
                 refuse(agent, Block(block.users, others | wrong), InvalidArgument)
 
 
-def refuse(agent: Any, data: Any, error: type[TacitError], what: str = "") -> None:
+def refuse(agent, data, error, what=""):
     """The agent refuses the data with this error, and nothing has changed."""
     before = snapshot(agent)
     shapes = {name: array.shape for name, array in raw_block(data).arrays.items()}
@@ -134,21 +132,21 @@ def refuse(agent: Any, data: Any, error: type[TacitError], what: str = "") -> No
 
 
 @learns
-def takes_too_many(right: Any, agent: Any, data: Any, *ids: Any) -> None:
+def takes_too_many(right, agent, data, *ids):
     """Takes one user more than it was declared for."""
     if agent.block_users:
         right(agent, data, *ids)
 
 
 @learns
-def every_call_is_a_block(right: Any, agent: Any, data: Any, *ids: Any) -> None:
+def every_call_is_a_block(right, agent, data, *ids):
     """Publishes whenever somebody comes."""
     rows = np.arange(agent.block_users) % max(data.users, 1)
     right(agent, some_rows(raw_block(data), rows))
 
 
 @learns
-def changed_by_refusals(right: Any, agent: Any, data: Any, *ids: Any) -> None:
+def changed_by_refusals(right, agent, data, *ids):
     """Counts users before it looks at them."""
     agent.algorithm.came = getattr(agent.algorithm, "came", 0) + data.users
     right(agent, data, *ids)
@@ -162,9 +160,7 @@ def changed_by_refusals(right: Any, agent: Any, data: Any, *ids: Any) -> None:
         (changed_by_refusals, "refusals", "refused, and yet came changed"),
     ],
 )
-def test_agents_that_do_not_are_found(
-    mutant: type[Any], check: str, words: str, tmp_path: Path
-) -> None:
+def test_agents_that_do_not_are_found(mutant, check, words, tmp_path):
     with planted(mutant, UCBVI.algorithm) as made:
         trial = Trial(partial(made, **FEW), riverswim(3, 4), tmp_path, users=300)
         with pytest.raises(CheckFailed, match=words):

@@ -75,7 +75,7 @@ def _learn(
         if "report" in app.files:
             from tacit.cli.report import report, write_report
 
-            facts = report(store, [os.fspath(app.files["policy"])])
+            facts = report(store, [os.fspath(app.files["policy"])], app)
             write_report(facts, os.fspath(app.files["report"]))
         content = {
             "policy": os.fspath(app.files["policy"]),

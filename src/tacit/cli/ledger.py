@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import time
 from collections import defaultdict
+from collections.abc import Mapping
 from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -139,6 +140,9 @@ def summary(store: Store) -> dict[str, Any]:
         runs = [*db.execute(select(schema.runs))]
         full = select(schema.blocks.c.run).where(schema.blocks.c.stage == "open")
         over = {*db.scalars(full.where(schema.blocks.c.size == 0))}
+        who = schema.people.c
+        of = select(who.run, func.count(who.person.distinct())).where(who.fate == "released")
+        named = {run: int(n) for run, n in db.execute(of.group_by(who.run))}
     entries = defaultdict[str, list["Entry"]](list)
     for entry in lines:
         entries[entry.run].append(entry)
@@ -154,20 +158,23 @@ def summary(store: Store) -> dict[str, Any]:
         "head": row.head,
         "repairs": sum(entry.event == "repair" for entry in lines),
         "people": {"count": count, "max": (most or 0) / UNIT},
-        "runs": [_run(run, entries[run.run], run.run in over) for run in runs],
+        "runs": [_run(run, entries[run.run], run.run in over, named) for run in runs],
     }
 
 
-def _run(row: Any, entries: list[Entry], over: bool) -> dict[str, Any]:
+def _run(row: Any, entries: list[Entry], over: bool, named: Mapping[str, int]) -> dict[str, Any]:
     terms = next((entry.body for entry in entries if entry.event == "start"), {})
+    releases = [entry.body for entry in entries if entry.event == "release"]
     blocks = defaultdict[int, Fraction](Fraction)
-    for entry in entries:
-        if entry.event == "release":
-            blocks[entry.body["block"]] += Fraction(entry.body["cost"])
+    for body in releases:
+        blocks[body["block"]] += Fraction(body["cost"])
     each, most = float(terms.get("limit", 0.0)), float(max(blocks.values(), default=0))
     days = [time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(entry.at)) for entry in entries]
-    return {name: getattr(row, name) for name in ("episodes", "users", "served", "version")} | {
+    return {name: terms.get(name, 0) for name in ("episodes", "users", "fingerprint")} | {
         "name": row.run,
+        "people": named.get(row.run, 0),
+        "version": row.version,
+        "served": sum({body["block"]: body["users"] for body in releases}.values()),
         "unit": terms.get("unit", ""),
         "promise": terms.get("promise"),
         "episode_limit": each,
@@ -179,7 +186,7 @@ def _run(row: Any, entries: list[Entry], over: bool) -> dict[str, Any]:
         "last": max(days, default=None),
         "waiting": 0 if over else row.taken - row.served,
         "blocks": len(blocks),
-        "releases": sum(entry.event == "release" for entry in entries),
+        "releases": len(releases),
         "ended": over or bool(row.succeeded),
     }
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -13,7 +14,7 @@ import typer
 from tacit.cli import terminal
 from tacit.cli.ledger import summary
 from tacit.cli.terminal import asked, at_most, command, print_json
-from tacit.privacy.errors import InvalidArgument
+from tacit.privacy.errors import InvalidArgument, TacitError
 from tacit.privacy.files import write_atomic
 
 if TYPE_CHECKING:
@@ -56,53 +57,63 @@ def page(found: Mapping[str, Any], template: str = "report.html") -> str:
     """A report as one file of HTML, without scripts, or as another template has it."""
     from jinja2 import Environment, FileSystemLoader, StrictUndefined, select_autoescape
 
-    from tacit.privacy.budget import Guarantee
-
-    made = Environment(
-        loader=FileSystemLoader(Path(__file__).parent),
-        autoescape=select_autoescape(["html"]),
-        undefined=StrictUndefined,
-        trim_blocks=True,
-    )
-    made.filters |= {"at_most": at_most, "promise": Guarantee.from_dict}
+    loader = FileSystemLoader(Path(__file__).parent)
+    made = Environment(loader=loader, autoescape=select_autoescape(), undefined=StrictUndefined)
+    made.trim_blocks = True
+    made.filters |= {"at_most": at_most, "promise": _promise}
     run = next((run for run in reversed(found["runs"]) if run["promise"]), None)
     if template == "deployment.yaml" and (run is None or found["kind"] == "simulations"):
         raise InvalidArgument("--output: there is no run of people to register")
     return made.get_template(template).render({**found, "run": run})
 
 
-def report(store: Store, policies: Sequence[str | bytes] = (), app: str = "") -> dict[str, Any]:
+def _promise(said: Mapping[str, Any]) -> str:
+    """The words of a guarantee, as the ledger has it."""
+    from tacit.privacy.budget import Guarantee
+
+    with suppress(TacitError):
+        return str(Guarantee.from_dict(said))
+    return "the ledger was changed, and says what is no guarantee."
+
+
+def report(store: Store, policies: Sequence[str | bytes] = (), app: Any = None) -> dict[str, Any]:
     """Everything that the page says of a store, and of policies, by file or content, as JSON.
 
     Args:
         store: With runs and their ledger.
         policies: Published files, or what is in them.
-        app: File of an app, whose table [about] is said.
+        app: An app, or its file, whose table [about] is said; a run of the store must be its own.
     """
     import tacit
     from tacit.service.app_file import ABOUT, read_app
     from tacit.store import ledger
 
     found, problems = summary(store), ledger.verify(store)
-    said = dict(read_app(app, logs=False).about) if app else {}
-    about = {key: said.get(key, "The operator must say.") for key in ABOUT}
+    app = read_app(app, logs=False) if app and isinstance(app, str) else app
+    about = dict.fromkeys(ABOUT, "The operator must say.") | dict(app.about if app else {})
     for run in found["runs"]:
         _add_epsilons(run, run["promise"])
-        problems += _counted(store, run)
     if (people := found["limit"]) is not None:
         people["user_limit"], people["user_cost"] = found["most"] or 0.0, found["people"]["max"]
         _add_epsilons(people, people)
+    with store.read() as db:
+        known = {entry.hash for entry in ledger.read(db)}
+    promises = [run["promise"] for run in found["runs"]]
     found |= {
         "name": os.path.basename(found["store"]),
         "problems": len(problems),
-        "policies": [_policy(policy, store, found["runs"]) for policy in policies],
+        "policies": [_policy(policy, known, promises) for policy in policies],
         "about": about,
         "tacit": tacit.__version__,
     }
     lacking = [policy["file"] for policy in found["policies"] if not policy["line_is_here"]]
     differ = [policy["file"] for policy in found["policies"] if policy["promises_else"]]
-    found |= {"unaccounted": lacking, "differ": differ}
-    found["well"] = not (lacking or differ or problems)
+    named = {run["name"]: run["fingerprint"] for run in found["runs"]}
+    mine = app and ledger.digest(app.agent(files=False).algorithm.fingerprint)
+    if app and named.get(app.name) != mine:
+        differ.append("the app's file")
+    well = not (lacking or differ or problems)
+    found |= {"unaccounted": lacking, "differ": differ, "well": well}
     return found | {"verdict": _verdict(found)}
 
 
@@ -123,25 +134,9 @@ def _add_epsilons(spent: dict[str, Any], promise: Mapping[str, Any] | None) -> N
     spent["epsilon_left"] = max(spent["epsilon_limit"] - spent["epsilon_cost"], 0.0)
 
 
-def _counted(store: Store, run: dict[str, Any]) -> list[str]:
-    """Adds how many people and episodes are in released blocks; in words if they do not agree."""
-    from sqlalchemy import func, select
-
-    from tacit.store.schema import people
-
-    who = people.c.person
-    query = select(func.count(), func.count(who.distinct()))
-    with store.read() as db:
-        rows = db.execute(query.where(people.c.run == run["name"], people.c.fate == "released"))
-        run["named"], run["people"] = map(int, rows.one())
-    over = run["named"] > run["served"] or run["named"] > max(1, run["episodes"]) * run["people"]
-    return [f"{run['name']} has more episodes than it served"] if over and run["episodes"] else []
-
-
-def _policy(policy: str | bytes, store: Store, runs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+def _policy(policy: str | bytes, known: Set[str], promises: Sequence[Any]) -> dict[str, Any]:
     """A published policy: what it says of itself, and whether the ledger has its entry."""
     from tacit import published
-    from tacit.store import ledger
 
     try:
         said = published.about(policy)
@@ -150,9 +145,6 @@ def _policy(policy: str | bytes, store: Store, runs: Sequence[Mapping[str, Any]]
     name, data = f"version {said['version']}", policy
     if isinstance(data, str):
         name, data = os.path.basename(data), Path(data).read_bytes()
-    with store.read() as db:
-        known = {entry.hash for entry in ledger.read(db)}
-    promises = [run["promise"] for run in runs]
     return {
         "file": name,
         "version": int(said["version"]),

@@ -289,9 +289,8 @@ class Filter:
             across = basis.root.T @ (own * basis.prior)
             noise = constants.noise**2 * basis.root.T @ (own * basis.root)
             noise += (std**2 + _NO_NOISE) * np.eye(len(noise))
-            gain = np.linalg.solve(
-                noise + across @ covariance[action] @ across.T, across @ covariance[action]
-            ).T
+            shared = across @ covariance[action]
+            gain = np.linalg.solve(noise + shared @ across.T, shared).T
             mean[action] += gain @ release["residuals"][action]
             covariance[action] -= gain @ across @ covariance[action]
         return Filter(mean, covariance)

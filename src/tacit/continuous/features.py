@@ -116,8 +116,7 @@ class FeatureMap(ABC):
 
     def parameters(self) -> dict[str, NDArray[Any]]:
         """Its fields as arrays, as published files have them."""
-        made: Any = self
-        return {item.name: np.array(getattr(made, item.name)) for item in fields(made)}
+        return {f.name: np.array(getattr(self, f.name)) for f in fields(self)}  # type: ignore[arg-type]
 
 
 @dataclass(frozen=True)

@@ -19,6 +19,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar, Literal
 
 import numpy as np
+from numpy.random import Generator
 
 from tacit.continuous.estimate import (
     GRID,
@@ -83,7 +84,7 @@ class Lookahead:
 
 
 @dataclass(frozen=True, eq=False)
-class FittedFunctionalQState:
+class SweepState:
     """Q, the releases it follows from, and the mean reward of users who were served by it."""
 
     ahead: Lookahead  # of the block that was asked last about values
@@ -94,7 +95,7 @@ class FittedFunctionalQState:
     earned: tuple[float, float] | None = None  # by a user in a step, and the noise's deviation
 
 
-class FittedFunctionalQ(BoxAlgorithm[FittedFunctionalQState]):
+class FittedFunctionalQ(BoxAlgorithm[SweepState]):
     """Fitted Q-iteration in which each sweep is one private release about all users of a block.
 
     A block's users are first asked where they were, then in every sweep for the sum of their
@@ -137,13 +138,13 @@ class FittedFunctionalQ(BoxAlgorithm[FittedFunctionalQState]):
         self.ahead = self._look_ahead(self._first() if options.serve == "most" else self.users)
         super().__init__(problem, options)
 
-    def init(self) -> FittedFunctionalQState:
+    def init(self) -> SweepState:
         """Q is zero."""
         actions, m = self.spec.actions, self.features.size
         zeros, evidence = np.zeros((actions, m)), SweepEvidence(np.zeros((m, m)))
         online = self.options.serve == "all"
         known = Filter.prior(self.basis, self.constants, actions) if online else None
-        return FittedFunctionalQState(self.ahead, zeros, zeros, evidence, known)
+        return SweepState(self.ahead, zeros, zeros, evidence, known)
 
     def visits(self) -> VisitSums:
         """Query of where users were."""
@@ -172,16 +173,14 @@ class FittedFunctionalQ(BoxAlgorithm[FittedFunctionalQState]):
         return ResidualSums(*known, *tables, clip, ahead.discount, ahead.units, offset)
 
     def learn(
-        self, state: FittedFunctionalQState, plan: Plan, block: BlockInfo, rng: np.random.Generator
-    ) -> Queries[FittedFunctionalQState]:
+        self, state: SweepState, plan: Plan, block: BlockInfo, rng: Generator
+    ) -> Queries[SweepState]:
         """Where users were and then one query per sweep; or one, where they are served."""
         if state.filter is not None:
             return self._correct(state, state.filter, plan, block)
         return self._sweep(state, block) if self.exploring(block) else self._serve(state, block)
 
-    def _sweep(
-        self, state: FittedFunctionalQState, block: BlockInfo
-    ) -> Queries[FittedFunctionalQState]:
+    def _sweep(self, state: SweepState, block: BlockInfo) -> Queries[SweepState]:
         """Where users were, then one release per sweep."""
         if self.options.serve == "most":
             # A batch of its own.
@@ -213,9 +212,7 @@ class FittedFunctionalQ(BoxAlgorithm[FittedFunctionalQState]):
         weights = np.mean(found[-constants.averaged :], axis=0)
         return replace(state, weights=weights, last=Q, evidence=known)
 
-    def _serve(
-        self, state: FittedFunctionalQState, block: BlockInfo
-    ) -> Queries[FittedFunctionalQState]:
+    def _serve(self, state: SweepState, block: BlockInfo) -> Queries[SweepState]:
         """Mean rewards of those who are served."""
         release = yield Query(MeanRewards(self.spec))
         low, high = self.spec.reward_range
@@ -224,8 +221,8 @@ class FittedFunctionalQ(BoxAlgorithm[FittedFunctionalQState]):
         return replace(state, earned=(mean * (high - low) + 0.5 * (low + high), std * (high - low)))
 
     def _correct(
-        self, state: FittedFunctionalQState, known: Filter, plan: Plan, block: BlockInfo
-    ) -> Queries[FittedFunctionalQState]:
+        self, state: SweepState, known: Filter, plan: Plan, block: BlockInfo
+    ) -> Queries[SweepState]:
         """Residuals of the batch's users from Q and the filter, which they correct once."""
         grid, ahead, Q = self.features, state.ahead, state.weights
         assert isinstance(grid, Grid)  # noqa: S101
@@ -239,29 +236,23 @@ class FittedFunctionalQ(BoxAlgorithm[FittedFunctionalQState]):
         known = known.after(release, visits, self.basis, self.constants)
         return replace(state, weights=carried + known.targets(self.basis), filter=known)
 
-    def plan(
-        self,
-        state: FittedFunctionalQState,
-        last: Plan | None,
-        at: Progress,
-        rng: np.random.Generator,
-    ) -> Plan:
+    def plan(self, state: SweepState, last: Plan | None, at: Progress, rng: Generator) -> Plan:
         """The policy that users follow, and the best actions by Q."""
         if last is None:
-            first = self.behaviour()
+            first = self.uniform()
             return Plan(first, first)
         if self.options.serve == "all":
             served = QPolicy.draw(self.features, state.weights, rng, EPSILON)
             return Plan(served, QPolicy.draw(self.features, state.weights, rng))
         greedy, ended = QPolicy.draw(self.features, state.weights, rng), self.block_users(at) == 0
         serves = self.options.serve == "most" and (not self.exploring(at) or ended)
-        return Plan(greedy if serves else self.behaviour(), greedy)
+        return Plan(greedy if serves else self.uniform(), greedy)
 
     def exploring(self, at: Progress) -> bool:
         """Whether the users of the next block are served at random, and asked about values."""
         return self.options.serve == "later" or at.releases % 2 == 0
 
-    def q_mean(self, state: FittedFunctionalQState) -> Floats:
+    def q_mean(self, state: SweepState) -> Floats:
         """Posterior mean of Q in rewards, (actions, m); up to a constant, or below the best."""
         return state.weights * state.ahead.units.unit
 
@@ -321,7 +312,7 @@ class FittedFunctionalQ(BoxAlgorithm[FittedFunctionalQState]):
         size = min(math.ceil(self.users / self.ahead.sweeps), self.users)
         return BlockSizes(f"fixed:size={size}", size=size)
 
-    def successor_state(self, state: FittedFunctionalQState) -> FittedFunctionalQState:
+    def successor_state(self, state: SweepState) -> SweepState:
         """Answers in other units: (u / u') (r / u + d P V) = r / u' + d' P (u d / (u' d')) V."""
         before, ahead = state.ahead, self.ahead
         units = before.units.unit / ahead.units.unit

@@ -9,6 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
+from numpy.random import Generator
 from numpy.typing import NDArray
 
 from tacit.continuous.features import Grid
@@ -60,7 +61,7 @@ _ROWS = 4096  # points that are moved at a time: their features stay in the cach
 
 
 @dataclass(frozen=True, eq=False)
-class ModelPosteriorState:
+class MoveState:
     """Posterior of transitions, after the first block, and of ends where they are learnt."""
 
     moves: TransitionPosterior | None = None
@@ -68,7 +69,7 @@ class ModelPosteriorState:
     starts: tuple[Floats, float] | None = None  # moments of first states, summed, and their noise
 
 
-class ModelPosterior(BoxAlgorithm[ModelPosteriorState]):
+class ModelPosterior(BoxAlgorithm[MoveState]):
     """Learns how states move, as a posterior from private moments, and plans with it.
 
     Idea: moves of smooth worlds are almost linear in a few dozen features of state and action, and
@@ -104,13 +105,13 @@ class ModelPosterior(BoxAlgorithm[ModelPosteriorState]):
         self.learns_ends = self.spec.may_end and getattr(self.spec, "ends", None) is None
         super().__init__(problem, options)
 
-    def init(self) -> ModelPosteriorState:
+    def init(self) -> MoveState:
         """No posterior yet, and no scales of moves."""
-        return ModelPosteriorState()
+        return MoveState()
 
     def learn(
-        self, state: ModelPosteriorState, plan: Plan, block: BlockInfo, rng: np.random.Generator
-    ) -> Queries[ModelPosteriorState]:
+        self, state: MoveState, plan: Plan, block: BlockInfo, rng: Generator
+    ) -> Queries[MoveState]:
         """Moments of steps; and of the first block before that how far states move."""
         moves, ends, left = state.moves, state.ends, 1.0
         if moves is None:
@@ -128,14 +129,12 @@ class ModelPosterior(BoxAlgorithm[ModelPosteriorState]):
         if ends is not None and asked is not None:
             ends = ends.after(asked)
         std = float(np.max(moments.std["moments"]))
-        return ModelPosteriorState(moves.after(moments["moments"], std, block.users), ends, starts)
+        return MoveState(moves.after(moments["moments"], std, block.users), ends, starts)
 
     def _starts(self, moves: TransitionPosterior) -> StartMoments:
         return StartMoments(self.spec, moves.features.lows, moves.features.highs)
 
-    def simulator(
-        self, state: ModelPosteriorState, draws: int, rng: np.random.Generator
-    ) -> ReleasedModel:
+    def simulator(self, state: MoveState, draws: int, rng: Generator) -> ReleasedModel:
         """Draws of how states move, what they pay, and where episodes end."""
         moves, ends, spec = state.moves, state.ends, self.spec
         if moves is None or state.starts is None:
@@ -192,9 +191,7 @@ class ModelPosterior(BoxAlgorithm[ModelPosteriorState]):
         misfit = self.learns_rewards and not self.privacy.private
         return TransitionPosterior.prior(features, np.minimum(far, half), misfit), ends
 
-    def step(
-        self, state: ModelPosteriorState, states: Floats, actions: Ints
-    ) -> tuple[Floats, Floats, Bools]:
+    def step(self, state: MoveState, states: Floats, actions: Ints) -> tuple[Floats, Floats, Bools]:
         """Next states, rewards, and which episodes are over then, by the posterior means."""
         moves, ends = state.moves, state.ends
         assert moves is not None  # noqa: S101
@@ -214,9 +211,7 @@ class ModelPosterior(BoxAlgorithm[ModelPosteriorState]):
         over = spec.ended(nexts) if hasattr(spec, "ended") else np.zeros(len(nexts), np.bool_)
         return nexts, rewards, over
 
-    def plan(
-        self, state: ModelPosteriorState, last: Plan | None, at: Progress, rng: np.random.Generator
-    ) -> Plan:
+    def plan(self, state: MoveState, last: Plan | None, at: Progress, rng: Generator) -> Plan:
         """The best actions by values in the model, and the policy that serves, which explores."""
         if state.moves is None:
             first = self.behaviour()
@@ -232,7 +227,7 @@ class ModelPosterior(BoxAlgorithm[ModelPosteriorState]):
         served = QPolicy(*known, 0.0, 0, greedy.preference, *state.moves.exploration())
         return Plan(served, greedy, (planner.grid, values))
 
-    def _planner(self, state: ModelPosteriorState, before: Grid | None) -> GridPlanner:
+    def _planner(self, state: MoveState, before: Grid | None) -> GridPlanner:
         """A grid where episodes go on, as far as is known; of a box given up it stays."""
         assert state.moves is not None  # noqa: S101
         if state.ends is not None and state.ends.boxed:
@@ -245,9 +240,7 @@ class ModelPosterior(BoxAlgorithm[ModelPosteriorState]):
             lows, highs = _before_ends(self.spec, features.lows, features.highs)
         return GridPlanner(self.spec, lows, highs)
 
-    def _hoping(
-        self, state: ModelPosteriorState, rng: np.random.Generator
-    ) -> tuple[Grid, Floats] | None:
+    def _hoping(self, state: MoveState, rng: Generator) -> tuple[Grid, Floats] | None:
         """Grid and values of users who hope for ends that were not seen yet, if there is hope."""
         ends = state.ends
         if ends is None or not ends.boxed or (hope := ends.box.hope) is None:
@@ -263,7 +256,7 @@ class ModelPosterior(BoxAlgorithm[ModelPosteriorState]):
 
     def behaviour(self) -> QPolicy:
         """Random actions that are held for a while."""
-        return replace(super().behaviour(), explorers=1.0)
+        return replace(self.uniform(), explorers=1.0)
 
     def data_format(self, at: Progress) -> str:
         """One by one, unless memory is short."""
@@ -339,7 +332,7 @@ class GridPlanner:
         self._points = self.grid.points
 
     def plan(
-        self, step: Step, rng: np.random.Generator, values: NDArray[np.float32] | None = None
+        self, step: Step, rng: Generator, values: NDArray[np.float32] | None = None
     ) -> tuple[Floats, NDArray[np.float32]]:
         """Values of actions, (A, m), and of states, (m,), which iterations may begin with."""
         from tacit.continuous.agent_loops import iterate, locate
@@ -373,7 +366,7 @@ class GridPlanner:
             reached[some] = here
         return reached, paid, kept
 
-    def _choose_held(self, step: Step, rng: np.random.Generator) -> int:
+    def _choose_held(self, step: Step, rng: Generator) -> int:
         """Steps until the median move is half a cell along every coordinate, if that is soon."""
         lows, highs = np.array(self.grid.lows), np.array(self.grid.highs)
         start = here = rng.uniform(lows, highs, (_LOOKED_AT, len(lows)))

@@ -8,7 +8,8 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.random import Generator
+from numpy.typing import ArrayLike
 
 from tacit.continuous.features import FeatureMap, Polynomial, finite_array
 from tacit.core.algorithm import Algorithm, BlockSizes, S
@@ -72,11 +73,7 @@ class QPolicy:
 
     @classmethod
     def draw(
-        cls,
-        features: FeatureMap,
-        weights: ArrayLike,
-        rng: np.random.Generator,
-        epsilon: float = 0.0,
+        cls, features: FeatureMap, weights: ArrayLike, rng: Generator, epsilon: float = 0.0
     ) -> Self:
         """A policy whose preference among equal values is drawn.
 
@@ -126,18 +123,18 @@ class QPolicy:
         np.put_along_axis(table, greedy[..., np.newaxis], best + (1.0 - self.epsilon), axis=-1)
         return table
 
-    def act(self, step: int, state: ArrayLike, rng: np.random.Generator | None = None) -> int:
+    def act(self, step: int, state: ArrayLike, rng: Generator | None = None) -> int:
         """The action in a state; ``rng`` is used if ``epsilon`` > 0. The step does not matter."""
         return int(self.act_many(step, np.asarray(state, dtype=np.float64)[np.newaxis], rng)[0])
 
-    def act_many(
-        self, step: int, states: ArrayLike, rng: np.random.Generator | None = None
-    ) -> Ints:
+    def act_many(self, step: int, states: ArrayLike, rng: Generator | None = None) -> Ints:
         """The actions, (n,), in states, (n, D), drawn independently."""
         greedy = self.greedy(states)
         if self.epsilon == 0.0:
             return greedy
-        drawn = self.random_actions(uniforms(rng, greedy.shape))
+        from tacit.core.public_file import drawing
+
+        drawn = self.random_actions(drawing(rng).random(greedy.shape))
         return np.where(drawn < 0, greedy, drawn)
 
     def random_actions(self, coins: Floats) -> Ints:
@@ -168,24 +165,14 @@ class QPolicy:
                 f"features are {self.features!r}, which are code and cannot be published as numbers"
             )
         kind = {"features": np.array(self.features.published_as)}
-        stored = self._published() | kind | self.features.parameters()
-        write_published(path, self.version, stored, kind=self.kind)
-
-    def _published(self) -> dict[str, NDArray[Any]]:
-        order = np.array(self.preference, dtype=np.int64)
-        return {"weights": self.weights, "epsilon": np.array(self.epsilon), "preference": order}
+        kind |= {"weights": self.weights, "epsilon": np.array(self.epsilon)}
+        kind |= {"preference": np.array(self.preference, dtype=np.int64)}
+        write_published(path, self.version, kind | self.features.parameters(), kind=self.kind)
 
     def __repr__(self) -> str:
         drawn = f", uniform with {self.epsilon:g}" if self.epsilon else ""
         map_of = f"{self.features.size} features of a {type(self.features).__name__}"
         return f"<QPolicy version {self.version}: {self.n_actions} actions, {map_of}{drawn}>"
-
-
-def uniforms(rng: np.random.Generator | None, size: int | tuple[int, ...]) -> Floats:
-    """Uniform numbers of [0, 1) by which a policy draws its actions."""
-    if rng is None:
-        raise InvalidArgument("this policy draws its actions: give rng, np.random.default_rng()")
-    return rng.random(size)
 
 
 def _order(name: str, values: Any, actions: int) -> tuple[int, ...]:
@@ -204,18 +191,9 @@ class BoxAlgorithm(Algorithm[S]):
     spec: BoxSpec
     features: FeatureMap | None = None
 
-    def behaviour(self) -> QPolicy:
-        """Every action with the same chance."""
-        return self.uniform()
-
     def uniform(self) -> QPolicy:
         """Every action with the same chance."""
         return QPolicy.uniform(self.spec.dimension, self.spec.actions)
-
-    def check_gaussian(self, statistic: str) -> None:
-        """Refuses budgets that need sensitivities in the 1-norm, which a statistic has not."""
-        if self.privacy.needs_l1:
-            raise InvalidArgument(f"{statistic} need Gaussian noise: they have no 1-norm")
 
     def _block_sizes(self) -> BlockSizes:
         """All users in one block."""

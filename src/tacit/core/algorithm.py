@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeAlias, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.core.world import mixture
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.statistic import Statistic
 from tacit.privacy.validation import checked_number, steady_repr, whole_number
@@ -95,9 +94,7 @@ class Query:
 
     def price(self, privacy: Any) -> float | None:
         """Cost in mu; None for all that is left."""
-        mu = self.mu
-        if self.share is not None:
-            mu = math.sqrt(self.share) * privacy.episode_mu
+        mu = self.mu if self.share is None else math.sqrt(self.share) * privacy.episode_mu
         # Without privacy nothing costs anything.
         return mu if mu is not None and math.isfinite(mu) else None
 
@@ -237,22 +234,11 @@ class Algorithm(ABC, Generic[S]):
         return False
 
     def mixed(self, plans: Mapping[int, Plan], users: Mapping[int, int]) -> Plan:
-        """One plan of those that the users of a block followed; its components are all of theirs.
-
-        Args:
-            plans: By version, the oldest first.
-            users: How many followed each.
-        """
+        """One plan, of all components, for the plans (the oldest first) that so many followed."""
         raise InvalidArgument(f"{self.name} knows one policy of a block alone")
 
     def simulator(self, state: S, draws: int, rng: np.random.Generator) -> ReleasedModel:
-        """Draws from the posterior of how episodes go.
-
-        Args:
-            state: All that was learnt from releases.
-            draws: How many there are.
-            rng: Of the draws.
-        """
+        """So many draws from the posterior of how episodes go."""
         raise InvalidArgument(f"{self.name} has no model of how episodes go to simulate")
 
     def uniform(self) -> Any:
@@ -261,6 +247,8 @@ class Algorithm(ABC, Generic[S]):
 
     def mixture(self, policies: Sequence[Any], chances: Floats) -> Any:
         """The policy whose users follow one of several, drawn for their whole episode."""
+        from tacit.core.world import mixture
+
         return mixture(policies, chances)
 
     @property

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
 import numpy as np
+from numpy.random import Generator
 
 from tacit.core.algorithm import BlockInfo, BlockSizes, Floats, Plan, Progress
 from tacit.linear.posterior import (
@@ -132,12 +133,7 @@ class LinearPosterior(FiniteAlgorithm[State]):
         return self.statistic
 
     def update(
-        self,
-        state: State,
-        plan: Plan,
-        release: Release,
-        block: BlockInfo,
-        rng: np.random.Generator,
+        self, state: State, plan: Plan, release: Release, block: BlockInfo, rng: Generator
     ) -> State:
         """Blocks with one more, and the policy that served it."""
         nothing = np.zeros((self.statistic.reward_rows, self.spec.dimension))
@@ -145,7 +141,7 @@ class LinearPosterior(FiniteAlgorithm[State]):
         noise, paid_noise = (float(np.max(release.std.get(x, 0.0))) for x in ("next", "rewards"))
         return (*state, ReleasedOutcomes(*sums, noise, paid_noise, block.users, plan.policy))
 
-    def plan(self, state: State, last: Plan | None, at: Progress, rng: np.random.Generator) -> Plan:
+    def plan(self, state: State, last: Plan | None, at: Progress, rng: Generator) -> Plan:
         """Best policy for the expected world, and explorers beside it."""
         explorer = self._explorer
         if last is None:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias
 
 import numpy as np
+from numpy.random import Generator
 
 from tacit.core.algorithm import BlockInfo, Floats, Plan, Progress
 from tacit.linear.estimate import CellEstimator, FeatureEstimator, LinearModel
@@ -116,17 +117,12 @@ class LSVIUCB(SumAlgorithm[State]):
         return "episodes" if self.estimator.clips(self.one_by_one(at)) else "counts"
 
     def update(
-        self,
-        state: State,
-        plan: Plan,
-        release: Release,
-        block: BlockInfo,
-        rng: np.random.Generator,
+        self, state: State, plan: Plan, release: Release, block: BlockInfo, rng: Generator
     ) -> State:
         """Sums over all blocks, with those of one more."""
         return self.estimator.added(state, release, self.query(state, plan, block))
 
-    def plan(self, state: State, last: Plan | None, at: Progress, rng: np.random.Generator) -> Plan:
+    def plan(self, state: State, last: Plan | None, at: Progress, rng: Generator) -> Plan:
         """Best actions by optimistic and by expected values; random actions at the start."""
         if last is None:
             first = self.first_policy(rng)

@@ -17,6 +17,7 @@ from functools import cached_property
 from typing import Any, TypeAlias
 
 import numpy as np
+from numpy.random import Generator
 
 from tacit.linear.statistics import (
     ROUNDING,
@@ -241,9 +242,7 @@ class OutcomePosterior:
             return np.broadcast_to(self._known, (*rewards.shape[:-2], *self._known.shape))
         return np.asarray(np.einsum("sad,...md->...msa", self.features, rewards))
 
-    def worlds(
-        self, blocks: Sequence[ReleasedOutcomes], before: Worlds, rng: np.random.Generator
-    ) -> Worlds:
+    def worlds(self, blocks: Sequence[ReleasedOutcomes], before: Worlds, rng: Generator) -> Worlds:
         """Samples of the posterior, given all releases.
 
         ``before`` are those before the last block: the chain goes on from there.
@@ -255,9 +254,7 @@ class OutcomePosterior:
             found = self._given(blocks, grams, found, rng)
         return found
 
-    def grams(
-        self, world: Worlds, policy: AnyPolicy, users: int, rng: np.random.Generator
-    ) -> Grams:
+    def grams(self, world: Worlds, policy: AnyPolicy, users: int, rng: Generator) -> Grams:
         """Expected Gram matrices of users who follow a policy in one world.
 
         Args:
@@ -280,7 +277,7 @@ class OutcomePosterior:
         blocks: Sequence[ReleasedOutcomes],
         grams: Sequence[Grams],
         before: Worlds,
-        rng: np.random.Generator,
+        rng: Generator,
     ) -> Worlds:
         """Samples given these Grams, by a chain that goes on where another one ended."""
         begin, paid_begin = before.measures[-1], before.rewards[-1]
@@ -308,7 +305,7 @@ class OutcomePosterior:
         return Worlds(measures, self._paid(paid_precision, paid_linear, paid_begin, rng))
 
     def _measures(
-        self, precision: Floats, linear: Floats, begin: Floats, rng: np.random.Generator
+        self, precision: Floats, linear: Floats, begin: Floats, rng: Generator
     ) -> tuple[Floats, float]:
         """Measures, and how badly they explain the releases, with a penalty for freedom."""
         from tacit.linear.posterior_loops import sample_distributions
@@ -322,9 +319,7 @@ class OutcomePosterior:
         of_samples, of_mean = deviance(samples).mean(), deviance(samples.mean(axis=0))
         return samples, float(2.0 * of_samples - of_mean)
 
-    def _paid(
-        self, precision: Floats, linear: Floats, begin: Floats, rng: np.random.Generator
-    ) -> Floats:
+    def _paid(self, precision: Floats, linear: Floats, begin: Floats, rng: Generator) -> Floats:
         from tacit.linear.posterior_loops import sample_box
 
         samples, chain = np.empty((_KEEP, *linear.shape)), np.array(begin)

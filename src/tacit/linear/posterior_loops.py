@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 import numpy as np
+from numpy.random import Generator
 
 from tacit.numerics.compiled import Floats, Ints, compiled, inner
 
@@ -15,7 +16,7 @@ _FLAT = 1.0
 
 
 @inner
-def _pick(rng: np.random.Generator, scores: Floats) -> int:
+def _pick(rng: Generator, scores: Floats) -> int:
     """An index with probability proportional to exp(score); scores are used up."""
     top, total = scores[0], 0.0
     for g in range(1, len(scores)):
@@ -32,13 +33,7 @@ def _pick(rng: np.random.Generator, scores: Floats) -> int:
 
 @inner
 def _share(
-    rng: np.random.Generator,
-    u: float,
-    slope: float,
-    bend: float,
-    draws: Floats,
-    shape: float,
-    scores: Floats,
+    rng: Generator, u: float, slope: float, bend: float, draws: Floats, shape: float, scores: Floats
 ) -> float:
     """A new u in (0, 1) by its prior Beta(shape, shape) times exp(slope u - bend u^2 / 2).
 
@@ -69,7 +64,7 @@ def _share(
 
 
 @inner
-def _permute(rng: np.random.Generator, order: Ints) -> None:
+def _permute(rng: Generator, order: Ints) -> None:
     """A permutation, as ``Generator.permutation`` draws it, which is slow to compile."""
     for i in range(len(order)):
         order[i] = i
@@ -85,7 +80,7 @@ def _permute(rng: np.random.Generator, order: Ints) -> None:
 
 @compiled
 def sample_distributions(
-    rng: np.random.Generator,
+    rng: Generator,
     precision: Floats,
     linear: Floats,
     draws: Floats,
@@ -137,7 +132,7 @@ def sample_distributions(
 
 @compiled
 def sample_box(
-    rng: np.random.Generator,
+    rng: Generator,
     precision: Floats,
     linear: Floats,
     draws: Floats,

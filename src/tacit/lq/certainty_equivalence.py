@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.random import Generator
 
 from tacit.core.algorithm import Algorithm, BlockInfo, BlockSizes, Floats, Plan, Progress
 from tacit.lq.estimate import BlockEvidence, ModelRegression, SystemPosterior
@@ -70,7 +71,7 @@ class CertaintyEquivalenceOptions:
 
 
 @dataclass(frozen=True, eq=False)
-class CertaintyEquivalenceState:
+class ControlState:
     """Posterior of the model, and the releases that it follows from."""
 
     posterior: SystemPosterior
@@ -78,7 +79,7 @@ class CertaintyEquivalenceState:
     trust: tuple[float, ...] = ()  # how much each block counts
 
 
-class CertaintyEquivalence(Algorithm[CertaintyEquivalenceState]):
+class CertaintyEquivalence(Algorithm[ControlState]):
     """Gains that are best for the posterior, among those that pass the safeguard.
 
     Idea: a posterior of the model from all blocks (:mod:`tacit.lq.estimate`) says which gains are
@@ -115,15 +116,13 @@ class CertaintyEquivalence(Algorithm[CertaintyEquivalenceState]):
         self.regression = ModelRegression(spec, prior_std)
         super().__init__(problem, options)
 
-    def init(self) -> CertaintyEquivalenceState:
+    def init(self) -> ControlState:
         """The prior: independent normal entries; posteriors were measured, not proven."""
-        return CertaintyEquivalenceState(self.regression.prior)
+        return ControlState(self.regression.prior)
 
     # Query, and update of the posterior.
 
-    def query(
-        self, state: CertaintyEquivalenceState, plan: Plan, block: BlockInfo
-    ) -> TrajectorySums:
+    def query(self, state: ControlState, plan: Plan, block: BlockInfo) -> TrajectorySums:
         """Second moments of users' steps; see :mod:`tacit.lq.estimate`."""
         # While nothing is known of the model, a few steps of a user are to count.
         steps = None if state.evidence else min(float(self.spec.horizon), STEPS)
@@ -132,13 +131,8 @@ class CertaintyEquivalence(Algorithm[CertaintyEquivalenceState]):
         return asked if self.privacy.private else replace(asked, tau=asked.tau * 1e3)
 
     def update(
-        self,
-        state: CertaintyEquivalenceState,
-        plan: Plan,
-        release: Release,
-        block: BlockInfo,
-        rng: np.random.Generator,
-    ) -> CertaintyEquivalenceState:
+        self, state: ControlState, plan: Plan, release: Release, block: BlockInfo, rng: Generator
+    ) -> ControlState:
         """The posterior with one more block; one that surprises makes earlier ones count less."""
         before, trust = state.posterior, state.trust
         found = BlockEvidence(release, self.query(state, plan, block), block.users, plan.policy)
@@ -149,7 +143,7 @@ class CertaintyEquivalence(Algorithm[CertaintyEquivalenceState]):
                 trust = tuple(share / surprise for share in trust)
         evidence, trust = (*state.evidence, found), (*trust, 1.0)
         posterior = self.regression.posterior(evidence, trust, before)
-        return CertaintyEquivalenceState(posterior, evidence, trust)
+        return ControlState(posterior, evidence, trust)
 
     def monitored(self, statistic: Statistic, release: Release) -> dict[str, tuple[Any, Any]]:
         """Cost of the steps that count, and the energy of every coordinate of z = (x, u).
@@ -175,13 +169,7 @@ class CertaintyEquivalence(Algorithm[CertaintyEquivalenceState]):
 
     # Plans: gains that pass the safeguard, and noise to explore.
 
-    def plan(
-        self,
-        state: CertaintyEquivalenceState,
-        last: Plan | None,
-        at: Progress,
-        rng: np.random.Generator,
-    ) -> Plan:
+    def plan(self, state: ControlState, last: Plan | None, at: Progress, rng: Generator) -> Plan:
         """Of the gains that pass, those of least average cost over possible models.
 
         Costs are in units of what zero control costs there, and zero control always passes. The
@@ -206,7 +194,7 @@ class CertaintyEquivalence(Algorithm[CertaintyEquivalenceState]):
         """Gains of least average cost, within the bound; see :func:`~.riccati.cautious_gains`."""
         return bounded_gains(cautious_gains(self.spec, theta, covariance), self.spec.gain_bound)
 
-    def models(self, known: SystemPosterior, rng: np.random.Generator) -> Floats:
+    def models(self, known: SystemPosterior, rng: Generator) -> Floats:
         """Models that are possible by the posterior, and a margin, within the public bound."""
         models = known.draw(rng, SAMPLES, CAUTION)
         norms = np.linalg.norm(models, axis=(1, 2))

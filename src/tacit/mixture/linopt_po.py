@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.random import Generator
 
 from tacit.core.algorithm import Floats, Plan, Progress
 from tacit.mixture.estimate import MixtureModel
@@ -39,9 +40,7 @@ class LinOptPO(LinOptVI):
     Options = LinOptPOOptions
     options: LinOptPOOptions
 
-    def plan(
-        self, state: BlockSums, last: Plan | None, at: Progress, rng: np.random.Generator
-    ) -> Plan:
+    def plan(self, state: BlockSums, last: Plan | None, at: Progress, rng: Generator) -> Plan:
         """Mirror steps in the optimistic world; the greedy policy is that of LinOptVI.
 
         The stochastic policy (H, S, A) is the plan's memory; with privacy or counts a draw serves.

@@ -9,6 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.random import Generator
 
 from tacit.core.algorithm import BlockInfo, BlockSizes, Floats, Plan, Progress
 from tacit.mixture.estimate import NoisyRegression
@@ -70,11 +71,7 @@ class StateTargets:
         self.center, self.directions = np.full(d, 1.0 / d), helmert(d)
 
     def plan(
-        self,
-        eta: Floats,
-        width: Callable[[Floats], Floats],
-        clip: float,
-        rng: np.random.Generator,
+        self, eta: Floats, width: Callable[[Floats], Floats], clip: float, rng: Generator
     ) -> tuple[Policy, Policy, dict[str, Any]]:
         """Optimistic and greedy policies, and the arguments of the next statistic.
 
@@ -170,12 +167,7 @@ class LinOptSampled(FiniteAlgorithm[BlockSums]):
         return self.targets.statistic(**plan.memory)
 
     def update(
-        self,
-        state: BlockSums,
-        plan: Plan,
-        release: Release,
-        block: BlockInfo,
-        rng: np.random.Generator,
+        self, state: BlockSums, plan: Plan, release: Release, block: BlockInfo, rng: Generator
     ) -> BlockSums:
         """Sums over all blocks, with those of one more."""
         std = {name: float(np.max(value)) for name, value in release.std.items()}
@@ -197,9 +189,7 @@ class LinOptSampled(FiniteAlgorithm[BlockSums]):
         length = float(np.linalg.norm(fit.weights))
         return fit.weights * min(1.0, 1.0 / max(length, 1e-12)), fit
 
-    def plan(
-        self, state: BlockSums, last: Plan | None, at: Progress, rng: np.random.Generator
-    ) -> Plan:
+    def plan(self, state: BlockSums, last: Plan | None, at: Progress, rng: Generator) -> Plan:
         """The best policies by optimistic and by estimated values, and what is asked next.
 
         The first are the best for the centre of the weights, which is public.

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
+from numpy.random import Generator
 
 from tacit.core.algorithm import BlockInfo, Floats, Plan, Progress
 from tacit.mixture.estimate import MixtureModel, PathEstimator, SumEstimator
@@ -102,12 +103,7 @@ class LinOptVI(SumAlgorithm[BlockSums]):
     # Update.
 
     def update(
-        self,
-        state: BlockSums,
-        plan: Plan,
-        release: Release,
-        block: BlockInfo,
-        rng: np.random.Generator,
+        self, state: BlockSums, plan: Plan, release: Release, block: BlockInfo, rng: Generator
     ) -> BlockSums:
         """Sums over all blocks, with those of one more."""
         sums: BlockSums = self.estimator.added(state, release, self.query(state, plan, block))
@@ -115,9 +111,7 @@ class LinOptVI(SumAlgorithm[BlockSums]):
 
     # Plan.
 
-    def plan(
-        self, state: BlockSums, last: Plan | None, at: Progress, rng: np.random.Generator
-    ) -> Plan:
+    def plan(self, state: BlockSums, last: Plan | None, at: Progress, rng: Generator) -> Plan:
         """Best actions by optimistic values and by estimated ones (line 12)."""
         if not state.parts:
             first = self.first_policy(rng)

@@ -7,6 +7,7 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
+from numpy.random import Generator
 from numpy.typing import ArrayLike
 
 from tacit.mixture.spec import MixtureSpec, check_table, check_weight_set
@@ -277,9 +278,7 @@ def _simplex(d: int) -> dict[str, Any]:
     return {"center": np.full(d, 1.0 / d), "directions": helmert(d), "radius": 1.0}
 
 
-def _drawn(
-    rng: np.random.Generator, shape: tuple[int, int, int], horizon: int
-) -> tuple[Floats, Floats, int]:
+def _drawn(rng: Generator, shape: tuple[int, int, int], horizon: int) -> tuple[Floats, Floats, int]:
     """First accepted base models (S, A, d, S), their weights (d,) and the state that pays."""
     S, A, d = shape
     allowed, halves = _DRAWN_PROBABILITIES // (math.prod(shape) * S), 0.5 ** np.arange(d)

@@ -12,11 +12,7 @@ from numba.core import event
 from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
-
-
 Ints = NDArray[np.int64]
-
-
 F = TypeVar("F", bound=Callable[..., object])
 
 

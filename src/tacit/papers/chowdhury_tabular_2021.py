@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
 
 import numpy as np
+from numpy.random import Generator
 
 import tacit.papers.finite_loops as loops
 from tacit.numerics.compiled import Floats, Ints, compiled, inner
@@ -384,7 +385,7 @@ def _plan(E1: float, E2: float, of: UCBConstants, work: CountWork) -> None:
 
 
 @inner
-def choose(rng: np.random.Generator, work: CountWork) -> None:
+def choose(rng: Generator, work: CountWork) -> None:
     """Alg. 2, line 10: argmin_a Q, one of equals at random."""
     H, S, A = work.at.Q.shape
     for h in range(H):
@@ -403,9 +404,7 @@ def choose(rng: np.random.Generator, work: CountWork) -> None:
 
 
 @inner
-def follow(
-    k: int, rng: np.random.Generator, users: loops.Users, greedy: bool, work: CountWork
-) -> None:
+def follow(k: int, rng: Generator, users: loops.Users, greedy: bool, work: CountWork) -> None:
     """The value of a policy, its estimate, and a user's trajectory.
 
     Args:
@@ -452,12 +451,7 @@ def privatise(k: int, tree: bool, scale: float, units: Floats, work: CountWork) 
 
 @compiled
 def _episode(
-    k: int,
-    rng: np.random.Generator,
-    users: loops.Users,
-    E: Floats,
-    of: UCBConstants,
-    work: CountWork,
+    k: int, rng: Generator, users: loops.Users, E: Floats, of: UCBConstants, work: CountWork
 ) -> None:
     """Episode k + 1 up to its trajectory."""
     _plan(E[0, k], E[1, k], of, work)
@@ -473,7 +467,7 @@ def _episode(
 @compiled
 def _learn(
     first: int,
-    rng: np.random.Generator,
+    rng: Generator,
     users: loops.Users,
     E: Floats,
     of: UCBConstants,

@@ -23,6 +23,7 @@ from fastapi.middleware.cors import CORSMiddleware
 from fastapi.responses import JSONResponse, PlainTextResponse, Response
 from fastapi.routing import APIRoute
 from sqlalchemy import update
+from starlette.requests import ClientDisconnect
 
 from tacit.privacy.errors import InvalidArgument, TacitError, TacitWarning
 from tacit.service import late
@@ -252,7 +253,7 @@ class Service:
                     if size > self.app.serving.body:
                         raise HTTPException(413, f"at most {self.app.serving.body} bytes")
                     parts.append(part)
-        except TimeoutError:
+        except (TimeoutError, ClientDisconnect):
             raise HTTPException(408, "it took too long to come", {"Connection": "close"}) from None
         return b"".join(parts)
 

@@ -15,7 +15,7 @@ import json
 import re
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -34,7 +34,6 @@ from tacit.service.schema import DESCRIBED
 from tacit.service.tokens import begin_session, end_session
 from tacit.store import ledger
 from tacit.store.schema import blocks, entries, events, versions
-from tacit.store.store import Store
 
 _COOKIE, _SECONDS = "tacit", 8 * 3600
 _BOTH = ("curator", "officer")
@@ -50,10 +49,8 @@ _made.filters["numbers"] = lambda rows, i: (
     bool(rows) and all(re.fullmatch(r"[-\d.,+ ±e%]+", str(row[i])) for row in rows)
 )
 _made.filters["time"] = lambda at: time.strftime("%Y-%m-%d %H:%M", time.gmtime(at))
-
-
 _made.filters["json"] = json.loads
-_made.globals["app"] = ""
+_made.globals |= {"app": "", "now": time.time}
 
 
 def rendered(template: str, title: str, who: Visitor | None = None, **values: Any) -> str:
@@ -75,7 +72,7 @@ def _missing(*given: Any) -> Any:
 class Tools:
     """Texts of pages about the ledger and policies, shared with the command line."""
 
-    report: Callable[[Store, Sequence[bytes]], str] = _missing  # of a store, with policies
+    report: Callable[..., str] = _missing  # of a store, with policies, and its app
     differences: Callable[[Any, Any], dict[str, Any]] = _missing
 
 
@@ -169,9 +166,10 @@ class Pages:
             found = db.execute(shown.order_by(versions.c.version.desc()).limit(200)).all()
             rows = db.execute(done.order_by(entries.c.seq.desc()).limit(20)).all()
         state = public_state(self.service.agent)
-        body = self.service.seen.policies[self.service.seen.run.version][0]
-        given = {"state": state, "versions": found, "entries": rows, "policy": published.load(body)}
-        return rendered("policies", "Policies", who, here="/policies", **given)
+        now = self.service.seen.run.version
+        held = [published.load(self.service.policy_body(v)[0]) for v in (now, max(now - 1, 0))]
+        given = {"state": state, "versions": found, "entries": rows, "policy": held[0]}
+        return rendered("policies", "Policies", who, here="/policies", before=held[1], **given)
 
     def compare(self, who: Visitor, first: int, second: int) -> str:
         """Where two versions act differently."""
@@ -203,8 +201,8 @@ class Pages:
 
     def report(self) -> str:
         """The ledger's report with the policy that serves."""
-        seen = self.service.seen
-        return self.tools.report(self.service.store, [seen.policies[seen.run.version][0]])
+        seen, service = self.service.seen, self.service
+        return self.tools.report(service.store, [seen.policies[seen.run.version][0]], service.app)
 
 
 def add(app: FastAPI, service: http.Service, tools: Tools | None) -> None:

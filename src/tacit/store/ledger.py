@@ -56,6 +56,11 @@ def released(db: sa.Connection, run: str, block: int) -> list[str]:
     return [row.person for row in rows_of(db, people, "id", run=run, block=block, fate="released")]
 
 
+def taken(db: sa.Connection, run: Any) -> int:
+    """How many places its blocks say that a run has given away."""
+    return int(db.scalar(select(func.sum(blocks.c.places)).where(blocks.c.run == run.run)) or 0)
+
+
 def verify(store: Store, expect: str = "") -> list[str]:
     """Problems of a store's ledger and accounts, recomputed from the first entry; [] if none.
 
@@ -68,19 +73,21 @@ def verify(store: Store, expect: str = "") -> list[str]:
 
 
 def _problems(db: sa.Connection, expect: str) -> Iterator[str]:
-    last, seen, count, spent = "", not expect, 0, dict[tuple[str, int], Fraction]()
+    last, seen, count = "", not expect, 0
+    terms, spent = dict[str, Any](), dict[tuple[str, int], Fraction]()
     for entry in db.execute(select(entries).order_by(entries.c.seq)):
         count += 1
         chained = digest(last, count, entry.run, entry.event, entry.at, entry.body)
         if (entry.seq, entry.hash) != (count, chained):
             yield f"entry {entry.seq} does not continue the ledger"
         last, seen = entry.hash, seen or entry.hash == expect
+        try:
+            body = json.loads(entry.body)
+        except ValueError:
+            yield f"entry {entry.seq} cannot be read"
+            continue
+        terms |= {entry.run: body} if entry.event == "start" else {}
         if entry.event == "release":
-            try:
-                body = json.loads(entry.body)
-            except ValueError:
-                yield f"entry {entry.seq} cannot be read"
-                continue
             key = entry.run, body["block"]
             spent[key] = spent.get(key, Fraction(0)) + Fraction(body["cost"])
             who = released(db, *key)
@@ -93,12 +100,17 @@ def _problems(db: sa.Connection, expect: str) -> Iterator[str]:
         yield "the ledger was cut off, or added to by something else"
     if not seen:
         yield "the ledger lacks an entry that was seen before: this is an older copy, or another"
-    recorded = select(releases.c.run, releases.c.block, releases.c.cost)
     costs = dict[tuple[str, int], Fraction]()
-    for run, block, cost in db.execute(recorded):
+    for run, block, cost in db.execute(select(releases.c.run, releases.c.block, releases.c.cost)):
         costs[run, block] = costs.get((run, block), Fraction(0)) + Fraction(cost)
     if costs != spent:
         yield "releases were recorded that are not in the ledger, or are missing"
+    for run in db.execute(select(runs)):
+        mine = {"users": run.users, "episodes": run.episodes, "parts": run.cost}
+        if any(terms.get(run.run, mine).get(name, is_) != is_ for name, is_ in mine.items()):
+            yield f"{run.run} has other terms than the ledger says"
+        if run.taken != taken(db, run):
+            yield f"the blocks of {run.run} have other users than it has taken"
     yield from _accounts(db, row.most)
 
 
@@ -116,11 +128,3 @@ def _accounts(db: sa.Connection, most: int) -> Iterator[str]:
             yield f"{row.person} has spent more than anybody may"
     if spent or reserved:
         yield "people have paid who have no account"
-    taken = select(runs.c.run).where(
-        runs.c.taken
-        != select(func.coalesce(func.sum(blocks.c.places), 0))
-        .where(blocks.c.run == runs.c.run)
-        .scalar_subquery()
-    )
-    for run in db.scalars(taken):
-        yield f"the blocks of {run} have other users than it has taken"

@@ -45,7 +45,7 @@ def repair(store: Store, expect: str = "") -> dict[str, Any]:
             seen = select(func.count()).where(entries.c.hash == expect)
             older, wrong = bool(expect) and not db.scalar(seen), _enter(db)
             for run in db.execute(select(runs).order_by(runs.c.run)).all():
-                if older or run.run in wrong or run.taken != _taken(db, run):
+                if older or run.run in wrong or run.taken != ledger.taken(db, run):
                     _end(db, run)
                     ended.append(run.run)
             if older:
@@ -83,10 +83,6 @@ def _enter(db: sa.Connection) -> set[str]:
     return wrong
 
 
-def _taken(db: sa.Connection, run: Any) -> int:
-    return int(db.scalar(select(func.sum(blocks.c.places)).where(blocks.c.run == run.run)) or 0)
-
-
 def _end(db: sa.Connection, run: Any) -> None:
     """Ends a run: whoever waits has paid, her episode is erased, and no block has room any more."""
     for table, fate in ((people, "released"), (schema.events, "forgotten")):
@@ -95,7 +91,7 @@ def _end(db: sa.Connection, run: Any) -> None:
     change_rows(db, blocks, {"run": run.run}, stage="done")
     last = db.scalar(select(func.max(blocks.c.block)).where(blocks.c.run == run.run))
     open_block(db, run, 0 if last is None else last + 1, 0)
-    change_rows(db, runs, {"run": run.run}, epoch=run.epoch + 1, taken=_taken(db, run))
+    change_rows(db, runs, {"run": run.run}, epoch=run.epoch + 1, taken=ledger.taken(db, run))
 
 
 def _raise_accounts(db: sa.Connection) -> int:

@@ -76,7 +76,7 @@ def create(db: sa.Connection, name: str, terms: Terms, **values: Any) -> Any:
     row |= {"version": -1, "latest": -1, "users": terms.users, "episodes": terms.episodes} | values
     cost = min(-int(-Fraction(terms.cost) * UNIT // 1), _MOST)
     db.execute(insert(runs).values(**row, cost=cost, once=int(terms.once)))
-    append(db, name, "start", fingerprint=values["fingerprint"], **vars(terms))
+    append(db, name, "start", fingerprint=values["fingerprint"], parts=cost, **vars(terms))
     return find(db, name)
 
 

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 import numpy as np
 
 from tacit.core.algorithm import Algorithm, Floats, S
-from tacit.core.public_file import ReleasedModel, published
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.validation import check_bytes, positive
 
 if TYPE_CHECKING:
     from tacit.core.problem import Problem
+    from tacit.core.public_file import ReleasedModel
     from tacit.tabular.policy import MixedPolicy, Policy
     from tacit.tabular.spec import FiniteSpec
 
@@ -85,13 +85,9 @@ class CountingAlgorithm(FiniteAlgorithm[S]):
         super().__init__(problem, options)
 
     def simulator(self, state: S, draws: int, rng: np.random.Generator) -> ReleasedModel:
-        """Draws of the world: transitions, and mean rewards, of all cells.
+        """Draws of the world: transitions, and mean rewards, of all cells."""
+        from tacit.core.public_file import ReleasedModel, published
 
-        Args:
-            state: Posterior of the world.
-            draws: How many there are.
-            rng: Of the draws.
-        """
         size, most = 8 * draws * self.spec.states * int(np.prod(self.shape)), published().MOST_BYTES
         if size > most // 2:
             raise InvalidArgument(

@@ -16,6 +16,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
+from numpy.random import Generator
 
 from tacit.core.algorithm import BlockInfo, BlockSizes, Plan, Progress
 from tacit.privacy.counters.dense import MOST_OPTIMAL, NormalisedSquareRoot, Optimal
@@ -29,7 +30,6 @@ from tacit.tabular.policy import MixedPolicy, Policy, occupancy, uniform_policy
 from tacit.tabular.posterior import PAID_WEIGHT, REWARD_WEIGHT, SpikeSlabPosterior, VisitEstimate
 
 if TYPE_CHECKING:
-    from tacit.core.problem import Problem
     from tacit.privacy.curator import Release
 
 EXPLORERS = 32  # policies that explore in parallel
@@ -81,9 +81,14 @@ class VisitQuery:
     wanted: Bools  # (2, L, S, A), of those who follow the greedy policy and of those who explore
     expected: Floats  # (L, S, A), how many of them a user is expected to have
 
+    def of_each(self, components: int) -> Bools:
+        """Cells wanted of the users of each component: of the first, and of all explorers."""
+        explores = np.minimum(np.arange(components), 1)
+        return self.wanted if len(self.wanted) > 2 else self.wanted[explores]
+
 
 @dataclass(frozen=True, eq=False)
-class ConcurrentState:
+class PSRLState:
     """Posterior of the world, from all releases."""
 
     posterior: SpikeSlabPosterior
@@ -91,7 +96,7 @@ class ConcurrentState:
 
 
 @dataclass(frozen=True, eq=False)
-class ConcurrentMemory:
+class PSRLMemory:
     """Facts of a plan that its query and the next plan need."""
 
     query: VisitQuery | None  # none before the first plan
@@ -102,7 +107,7 @@ class ConcurrentMemory:
     better: int = 0  # releases in a row in which it was better than uniform actions
 
 
-class ConcurrentPSRL(CountingAlgorithm[ConcurrentState]):
+class ConcurrentPSRL(CountingAlgorithm[PSRLState]):
     """Posterior sampling by many explorers at once, beside a greedy policy for most users.
 
     Idea: noise is the same for ten users and for ten thousand, so few, large blocks are best, in
@@ -126,33 +131,28 @@ class ConcurrentPSRL(CountingAlgorithm[ConcurrentState]):
     Options = ConcurrentOptions
     options: ConcurrentOptions
 
-    def __init__(self, problem: Problem, options: ConcurrentOptions) -> None:
-        if problem.privacy.local:
+    def _check(self) -> None:
+        if self.privacy.local:
             raise InvalidArgument("ConcurrentPSRL is for JointDP or NonPrivate: use UCBVI")
-        super().__init__(problem, options)
 
-    def init(self) -> ConcurrentState:
+    def init(self) -> PSRLState:
         """The prior."""
         estimate = VisitEstimate.empty(self.shape, self.privacy.private, self._counter)
-        return ConcurrentState(SpikeSlabPosterior.prior(estimate, not self.spec.last_state))
+        return PSRLState(SpikeSlabPosterior.prior(estimate, not self.spec.last_state))
 
-    def successor_state(self, state: ConcurrentState) -> ConcurrentState:
+    def successor_state(self, state: PSRLState) -> PSRLState:
         """The same posterior, with a counter of its own."""
         posterior, estimate = copy(state.posterior), state.posterior.estimate
         posterior.estimate = replace(estimate, sums=estimate.sums[:0], counter=self._counter)
         return replace(state, posterior=posterior)
 
-    def query(self, state: ConcurrentState, plan: Plan, block: BlockInfo) -> FirstVisits:
+    def query(self, state: PSRLState, plan: Plan, block: BlockInfo) -> FirstVisits:
         """First visits to the cells that the plan of the block asks for."""
         asked, mixed = plan.memory.query, plan.policy
-        given = (mixed.tables, mixed.version)
-        if self._one_by_one(block):
-            # Of a plan, one set for its first component and one for the explorers; else for each.
-            explores = np.minimum(np.arange(len(mixed.tables)), 1)
-            wanted = asked.wanted if len(asked.wanted) > 2 else asked.wanted[explores]
-            return self._first_visits(wanted, asked.most, *given)
-        everywhere = np.ones(asked.expected.shape, dtype=bool)
-        return self._first_visits(everywhere, self.spec.horizon, *given, whole=True)
+        wanted, most, whole = asked.of_each(len(mixed.tables)), asked.most, False
+        if not self._one_by_one(block):
+            wanted, most, whole = np.ones(asked.expected.shape, bool), self.spec.horizon, True
+        return self._first_visits(wanted, most, mixed.tables, mixed.version, whole)
 
     def _first_visits(
         self, wanted: Any, most: int, tables: Ints, version: int, whole: bool = False
@@ -162,13 +162,8 @@ class ConcurrentPSRL(CountingAlgorithm[ConcurrentState]):
         return FirstVisits(wanted, most, tables, version, *weights, norm, whole)
 
     def update(
-        self,
-        state: ConcurrentState,
-        plan: Plan,
-        release: Release,
-        block: BlockInfo,
-        rng: np.random.Generator,
-    ) -> ConcurrentState:
+        self, state: PSRLState, plan: Plan, release: Release, block: BlockInfo, rng: Generator
+    ) -> PSRLState:
         """The posterior with one more block."""
         statistic, query = self.query(state, plan, block), plan.memory.query
         estimate, unit = state.posterior.estimate, block.users * statistic.unit
@@ -181,34 +176,27 @@ class ConcurrentPSRL(CountingAlgorithm[ConcurrentState]):
         if statistic.whole:
             expected, came = visits, np.zeros(visits.shape)
         added = estimate.added(parts, release.std, (unit * expected, unit * came, unit * visits))
-        noise = float(np.max(release.std["transitions"]))
-        return ConcurrentState(state.posterior.after(added), noise)
+        return PSRLState(state.posterior.after(added), float(np.max(release.std["transitions"])))
 
     # Plan: the greedy policy, explorers, and what to ask.
 
-    def plan(
-        self, state: ConcurrentState, last: Plan | None, at: Progress, rng: np.random.Generator
-    ) -> Plan:
+    def plan(self, state: PSRLState, last: Plan | None, at: Progress, rng: Generator) -> Plan:
         """The greedy policy with its explorers, and the greedy policy alone."""
         planner, half = self._planner(state, rng), EXPLORERS // 2
         serving = last is not None and at.all_served > 0 and bool(last.policy.weights[0] > 0.5)
         greedy = planner.greedy(last.greedy.actions if last is not None and serving else None)
         sampled, values = planner.sampled(greedy.actions, half)
         random_value = planner.random_value(state.posterior.transitions, state.posterior.rewards)
-        suboptimality = max(_suboptimality(v, random_value) for v in (values, greedy.values))
-        known = ConcurrentMemory(None) if last is None else cast(ConcurrentMemory, last.memory)
-        budget, changed_at = self._exploration_budget(
-            known, at, serving, greedy.value, suboptimality
-        )
+        lost = max(_suboptimality(v, random_value) for v in (values, greedy.values))
+        known = PSRLMemory(None) if last is None else cast(PSRLMemory, last.memory)
+        budget, changed_at = self._exploration_budget(known, at, serving, greedy.value, lost)
         # Explorers: covering policies, and optimal ones of sampled worlds by their advantage.
         users, promised = self._next_block(at), max(advantage(greedy.values).mean(), 1e-9)
-        covering = max(COVERING, 1.0 - advantage(values).mean() / promised)
-        followers = users * max(budget * covering, 0.02) / half / self.noise_of(state, at, 4)
+        share = max(COVERING, 1.0 - advantage(values).mean() / promised)
+        followers = users * max(budget * share, 0.02) / half / self.noise_of(state, at, 4)
         covers = planner.covering(half, followers, greedy if serving else None)
         explorers = [*covers, *sampled]
-        weights = np.concatenate(
-            [np.full(half, covering / half), (1.0 - covering) * normalised(values)]
-        )
+        weights = np.concatenate([np.full(half, share / half), (1.0 - share) * normalised(values)])
         explore = min(1.0, budget / planner.cost(greedy, explorers, weights))
         # Uniform actions serve until an advantage is shown.
         shown = known.shown or serving or not state.posterior.estimate.noisy
@@ -227,21 +215,19 @@ class ConcurrentPSRL(CountingAlgorithm[ConcurrentState]):
         paths = planner.rollouts(mixed.tables, mixed.weights)
         query = planner.query(paths, users, lambda most: self.noise_of(state, at, most))
         best = self.named(uniform_policy(self.spec)) if guarded else mixed.components[0]
-        memory = ConcurrentMemory(query, changed_at, greedy.value, suboptimality, shown, better)
+        memory = PSRLMemory(query, changed_at, greedy.value, lost, shown, better)
         return Plan(mixed, best, memory)
 
-    def drawn_world(
-        self, state: ConcurrentState, rng: np.random.Generator
-    ) -> tuple[Floats, Floats]:
+    def drawn_world(self, state: PSRLState, rng: Generator) -> tuple[Floats, Floats]:
         """A world of the posterior, in which the unknown of a row leads somewhere near."""
         return state.posterior.sample_whole(rng)
 
-    def known_cells(self, state: ConcurrentState) -> Floats:
+    def known_cells(self, state: PSRLState) -> Floats:
         """How far rows are known."""
         return state.posterior.known
 
     def _exploration_budget(
-        self, known: ConcurrentMemory, at: Progress, serving: bool, value: float, lost: float
+        self, known: PSRLMemory, at: Progress, serving: bool, value: float, lost: float
     ) -> tuple[float, int]:
         """Fraction of the value range to spend on exploration, and when greedy last changed."""
         served = at.all_served
@@ -260,7 +246,7 @@ class ConcurrentPSRL(CountingAlgorithm[ConcurrentState]):
         least = LEAST_EXPLORED * min(1.0, _LATE * age)
         return max(least, min(budget, (2.5 * age) ** 4)), changed_at
 
-    def _planner(self, state: ConcurrentState, rng: np.random.Generator) -> ExplorationPlanner:
+    def _planner(self, state: PSRLState, rng: Generator) -> ExplorationPlanner:
         return ExplorationPlanner(state.posterior, self.spec.first_states, self.spec.horizon, rng)
 
     def _too_few(self, at: Progress) -> bool:
@@ -294,10 +280,7 @@ class ConcurrentPSRL(CountingAlgorithm[ConcurrentState]):
         parts = [part for plan in plans.values() for part in plan.policy.components]
         weights = np.concatenate([shares[v] * plan.policy.weights for v, plan in plans.items()])
         asked = {v: plan.memory.query for v, plan in plans.items()}
-        wanted = [
-            asked[v].wanted[np.minimum(np.arange(len(plan.policy.components)), 1)]
-            for v, plan in plans.items()
-        ]
+        wanted = [asked[v].of_each(len(plan.policy.components)) for v, plan in plans.items()]
         expected = np.sum([shares[v] * one.expected for v, one in asked.items()], axis=0)
         most = max(one.most for one in asked.values())
         query = VisitQuery(most, np.concatenate(wanted), expected)
@@ -313,7 +296,7 @@ class ConcurrentPSRL(CountingAlgorithm[ConcurrentState]):
             why += f"; about {self.needed:,} users are needed at this budget, by rule of thumb"
         return why
 
-    def noise_of(self, state: ConcurrentState | None, at: Progress, most: int) -> float:
+    def noise_of(self, state: PSRLState | None, at: Progress, most: int) -> float:
         """Standard deviation of the noise, in visits, if so many of a user count; at least 1."""
         if state is None or not at.releases:
             return self._first_noise(most, _RUNNING if self._running else 1.0)
@@ -398,7 +381,7 @@ class ExplorationPlanner:
     """Plans explorers and queries, in the known model and in worlds drawn from the posterior."""
 
     def __init__(
-        self, posterior: SpikeSlabPosterior, start: Floats, horizon: int, rng: np.random.Generator
+        self, posterior: SpikeSlabPosterior, start: Floats, horizon: int, rng: Generator
     ) -> None:
         self.posterior, self.start, self.horizon, self.rng = posterior, start, horizon, rng
         self._known = posterior.transitions, posterior.rewards
@@ -417,9 +400,6 @@ class ExplorationPlanner:
 
         return float(self.start @ best_actions(*given))
 
-    def _occupancy(self, P: Floats, actions: Ints) -> Floats:
-        return occupancy(P, self.start, actions)
-
     def random_value(self, P: Floats, r: Floats) -> float:
         """The value of uniform actions in a world."""
         P, r = (x.mean(axis=2, keepdims=True) for x in (P, r))
@@ -436,7 +416,7 @@ class ExplorationPlanner:
             actions, column[0] = self.best(P, r)
             column[1:-1] = [self.value(P, r, others) for others in tried]
             column[-1] = self.random_value(P, r)
-            visits += np.minimum(self._occupancy(P, actions), 1.0)
+            visits += np.minimum(occupancy(P, self.start, actions), 1.0)
         chosen = 0
         if before is not None and self.value(*self._known, before) > 1e-6:
             better = np.sign(np.round(values[1] - values[2], 9))
@@ -477,7 +457,7 @@ class ExplorationPlanner:
             missing = unknown / (1.0 + (covered / _DETECT) ** 2)
             there = self.posterior.sample(self.rng)[0] if i % 4 == 3 else P
             found.append(self.best(there, missing + earning)[0])
-            covered += users * np.minimum(self._occupancy(P, found[-1]), 1.0)
+            covered += users * np.minimum(occupancy(P, self.start, found[-1]), 1.0)
         return found
 
     def cost(self, greedy: GreedyPolicy, explorers: list[Ints], weights: Floats) -> float:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+from numpy.random import Generator
 from numpy.typing import NDArray
 
 from tacit.numerics.compiled import Floats, Ints, compiled, inner
@@ -11,24 +12,12 @@ from tacit.numerics.compiled import Floats, Ints, compiled, inner
 @inner
 def _place(cumulative: Floats, u: float) -> int:
     """The first entry above u, or the last one."""
-    low, high = 0, len(cumulative) - 1
-    while low < high:
-        middle = (low + high) // 2
-        if cumulative[middle] <= u:
-            low = middle + 1
-        else:
-            high = middle
-    return low
+    return min(int(np.searchsorted(cumulative, u, side="right")), len(cumulative) - 1)
 
 
 @compiled
 def walk(
-    rng: np.random.Generator,
-    start: Floats,
-    moves: Floats,
-    policies: Ints,
-    components: Ints,
-    path: Ints,
+    rng: Generator, start: Floats, moves: Floats, policies: Ints, components: Ints, path: Ints
 ) -> None:
     """Paths (n, H) through a model, as numbers of cells: (step or 0, state, action), flat.
 

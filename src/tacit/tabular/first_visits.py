@@ -67,10 +67,8 @@ class FirstVisits(LoopSums):
         wanted, policy = np.array(self.wanted, dtype=bool), np.array(self.policy, dtype=np.int64)
         cells, H = wanted.shape[-3:], policy.shape[1] if policy.ndim == 3 else 0
         if len(cells) != 3 or policy.shape[2:] != cells[1:2] or cells[0] not in (1, min(2, H), H):
-            raise InvalidArgument(
-                f"wanted must be (1, 2 or H, S, A) and policy (M, H, S), got {wanted.shape} and "
-                f"{policy.shape}"
-            )
+            got = f"got {wanted.shape} and {policy.shape}"
+            raise InvalidArgument(f"wanted must be (1, 2 or H, S, A), policy (M, H, S), {got}")
         if wanted.ndim > 3 and (self.whole or wanted.shape[:-3] != policy.shape[:1]):
             raise InvalidArgument("wanted must be one set of cells, or one for each component")
         if policy.min() < 0 or policy.max() >= cells[2]:
@@ -130,8 +128,7 @@ class FirstVisits(LoopSums):
     @property
     def _sum(self) -> float:
         """The same in the 1-norm."""
-        first = 0.0 if self.whole else self.paid_weight
-        return self._most * (1.0 + self.weight) + first
+        return self._most * (1.0 + self.weight) + (0.0 if self.whole else self.paid_weight)
 
     def l2(self, relation: Relation) -> float:
         """L2 sensitivity; the class has the proof."""
@@ -152,10 +149,8 @@ class FirstVisits(LoopSums):
         if len(counts) == len(sums) == self.horizon:
             counts, sums = by_row(counts, cells[0]), by_row(sums, cells[0])
         if counts.shape != (*cells, self.cells[1]) or sums.shape != cells:
-            raise InvalidArgument(
-                f"transitions must be {(*cells, self.cells[1])} and rewards {cells}, got "
-                f"{counts.shape} and {sums.shape}"
-            )
+            must, got = f"{(*cells, cells[1])} and {cells}", f"{counts.shape} and {sums.shape}"
+            raise InvalidArgument(f"transitions and rewards must be {must}, got {got}")
         kept = self.unit * self.wanted
         values = {"transitions": counts * kept[..., np.newaxis], "rewards": sums * kept}
         return self.layout.pack(values | {"first_paid": np.zeros(cells)})

@@ -17,6 +17,7 @@ from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
+from numpy.random import Generator
 from numpy.typing import ArrayLike
 from scipy.special import softmax
 
@@ -202,7 +203,7 @@ class OfflineAlgorithm(FiniteAlgorithm[OfflineState]):
     # What is asked.
 
     def learn(
-        self, state: OfflineState, plan: Plan, block: BlockInfo, rng: np.random.Generator
+        self, state: OfflineState, plan: Plan, block: BlockInfo, rng: Generator
     ) -> Queries[OfflineState]:
         """Queries for what is learnt from, then for returns under other policies."""
         failure = 1.0 - self.options.confidence
@@ -275,9 +276,7 @@ class OfflineAlgorithm(FiniteAlgorithm[OfflineState]):
 
     # What follows.
 
-    def plan(
-        self, state: OfflineState, last: Plan | None, at: Progress, rng: np.random.Generator
-    ) -> Plan:
+    def plan(self, state: OfflineState, last: Plan | None, at: Progress, rng: Generator) -> Plan:
         """The recommended policy, once it was judged; until then, today's."""
         today = self._policy(self.behaviour)
         if state.learnt is None:
@@ -355,7 +354,7 @@ class TiltedPolicies(ABC):
         allowed = np.where(self.allowed, np.maximum(logits, -1e9), -np.inf)
         return np.asarray(softmax(allowed, axis=-1))
 
-    def candidates(self, rng: np.random.Generator) -> Candidates:
+    def candidates(self, rng: Generator) -> Candidates:
         """Tilts that reach certain second moments, or the boldest there is; rising."""
         betas: list[float] = []
         for wanted in _MOMENTS:
@@ -542,7 +541,7 @@ def learn_offline(
 
 
 def _split(
-    episodes: Episodes, rng: np.random.Generator, judging: float, most: float = math.inf
+    episodes: Episodes, rng: Generator, judging: float, most: float = math.inf
 ) -> tuple[Ints, Ints]:
     """Rows to learn from, ``most`` of a user, and rows that judge: of others, in random order."""
     n = episodes.users

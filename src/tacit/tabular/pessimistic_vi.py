@@ -12,12 +12,7 @@ import numpy as np
 from tacit.core.algorithm import Floats, Queries, Query
 from tacit.privacy.errors import InvalidArgument
 from tacit.tabular.model import FiniteModel
-from tacit.tabular.offline import (
-    Candidates,
-    OfflineAlgorithm,
-    OfflineOptions,
-    PlannedPolicies,
-)
+from tacit.tabular.offline import Candidates, OfflineAlgorithm, OfflineOptions, PlannedPolicies
 from tacit.tabular.policy import Policy, row_of
 from tacit.tabular.return_statistics import ActionCounts, RobustGains
 from tacit.tabular.visits import VisitCounts

@@ -64,6 +64,7 @@ class FinitePolicy:
     weights: Any
     _first: Any  # a table
     _tables: Any  # of actions or probabilities
+    _read: Any  # the policy as a device reads it
 
     @property
     def sizes(self) -> tuple[int, int, int]:
@@ -101,10 +102,6 @@ class FinitePolicy:
         with _checked() as published:
             action: int | str = self._read(published, *component).act(step, state, rng)
             return action
-
-    def _read(self, published: Any, *component: int) -> Any:
-        """The policy as a device reads it."""
-        raise NotImplementedError
 
     def publish(self, path: str | os.PathLike[str]) -> None:
         """Writes the public file, atomically, mode 0644; :mod:`tacit.published` reads it too."""
@@ -342,12 +339,14 @@ def uniform_policy(spec: FiniteSpec) -> Policy:
 
 def occupancy(transitions: Floats, start: Floats, actions: Ints) -> Floats:
     """Expected visits (L, S, A) of actions (H, S) in a model (L, S, A, S) of the last L steps."""
-    rows, states = transitions.shape[:2]
-    visits, here, everywhere = np.zeros(transitions.shape[:3]), start, np.arange(states)
-    for step, taken in enumerate(actions):
-        at = row_of(step, len(actions), rows)
-        visits[at, everywhere, taken] += here
-        here = (here[:, np.newaxis] * transitions[at, everywhere, taken]).sum(axis=0)
+    horizon, (rows, states) = len(actions), transitions.shape[:2]
+    cells = row_of(np.arange(horizon), horizon, rows)[:, np.newaxis], np.arange(states), actions
+    moves, came = transitions[cells], np.empty((horizon, states))
+    came[0] = start
+    for step in range(1, horizon):
+        came[step] = came[step - 1] @ moves[step - 1]
+    visits = np.zeros(transitions.shape[:3])
+    np.add.at(visits, cells, came)
     return visits
 
 

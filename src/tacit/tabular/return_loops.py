@@ -127,12 +127,7 @@ def robust_gains(
 
 @compiled
 def count_first_actions(
-    states: Ints,
-    actions: Ints,
-    cells: Ints,
-    first: int,
-    separate: bool,
-    counts: Floats,
+    states: Ints, actions: Ints, cells: Ints, first: int, separate: bool, counts: Floats
 ) -> None:
     """Adds users to ``counts``, (rows, C): what each did at first visits of her first states.
 

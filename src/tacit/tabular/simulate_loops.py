@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import cast
 
 import numpy as np
+from numpy.random import Generator
 from numpy.typing import NDArray
 
 from tacit.numerics.compiled import Floats, Ints, compiled
@@ -16,7 +17,7 @@ _FIRST = cast(int, np.int64(0))
 
 
 @compiled
-def draw(rng: np.random.Generator, cumulative: Floats, base: int, width: int) -> int:
+def draw(rng: Generator, cumulative: Floats, base: int, width: int) -> int:
     """Draws from one row, ``base`` to ``base + width``, of flat cumulative probabilities.
 
     A row reaches exactly 1 at its last possible outcome, so the search ends there at the latest.
@@ -42,7 +43,7 @@ def draw(rng: np.random.Generator, cumulative: Floats, base: int, width: int) ->
 
 @compiled
 def roll_out(
-    rng: np.random.Generator,
+    rng: Generator,
     start_states: NDArray[np.int32],
     start: Floats,
     successors: NDArray[np.int32],
@@ -90,7 +91,7 @@ def roll_out(
 
 @compiled
 def roll_out_sparse(
-    rng: np.random.Generator,
+    rng: Generator,
     start_states: NDArray[np.int32],
     start: Floats,
     begins: Ints,
@@ -133,7 +134,7 @@ def roll_out_sparse(
 
 
 @compiled
-def _split(rng: np.random.Generator, count: int, conditional: Floats, out: Ints) -> None:
+def _split(rng: Generator, count: int, conditional: Floats, out: Ints) -> None:
     """A multinomial as a chain of binomials; ``conditional`` is 1 at the last possible outcome."""
     out[:] = 0
     left = count
@@ -148,7 +149,7 @@ def _split(rng: np.random.Generator, count: int, conditional: Floats, out: Ints)
 
 @compiled
 def count_moves(
-    rng: np.random.Generator,
+    rng: Generator,
     users: int,
     start_states: NDArray[np.int32],
     start: Floats,
@@ -201,11 +202,7 @@ def count_moves(
 
 @compiled
 def sum_rewards(
-    rng: np.random.Generator,
-    visits: Ints,
-    rewards: Floats,
-    reward_values: Floats,
-    sums: Floats,
+    rng: Generator, visits: Ints, rewards: Floats, reward_values: Floats, sums: Floats
 ) -> None:
     """Adds the rewards of visits, (steps, S, A), to ``sums``, (steps or 1, S, A)."""
     steps, states, n_actions = visits.shape

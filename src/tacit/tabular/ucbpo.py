@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
+from numpy.random import Generator
 
 from tacit.core.algorithm import Floats, Plan, Progress
 from tacit.privacy.validation import positive, whole_number
@@ -100,7 +101,7 @@ def improved(table: Floats, world: Optimistic, spec: FiniteSpec, options: Mirror
     return table
 
 
-def drawn(table: Floats, rng: np.random.Generator) -> Policy:
+def drawn(table: Floats, rng: Generator) -> Policy:
     """A deterministic draw of a stochastic policy, action by action.
 
     To a user, who is at each step in one state and acts once, that is all the same. With privacy
@@ -136,15 +137,13 @@ class UCBPO(UCBVI):
 
     # State, query and update are those of UCBVI.
 
-    def first_policy(self, rng: np.random.Generator) -> Policy:
+    def first_policy(self, rng: Generator) -> Policy:
         """Random actions, drawn once; uniform ones without privacy, where that saves nothing."""
         if self.privacy.private:
             return super().first_policy(rng)
         return self.named(uniform_policy(self.spec))
 
-    def plan(
-        self, state: CountEstimate, last: Plan | None, at: Progress, rng: np.random.Generator
-    ) -> Plan:
+    def plan(self, state: CountEstimate, last: Plan | None, at: Progress, rng: Generator) -> Plan:
         """Mirror steps in the optimistic world; the greedy policy is that of UCBVI."""
         if not state.reached.any():
             return super().plan(state, last, at, rng)

@@ -14,6 +14,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.random import Generator
 
 from tacit.core.algorithm import BlockInfo, BlockSizes, Floats, Plan, Progress
 from tacit.privacy.errors import InvalidArgument
@@ -112,12 +113,7 @@ class UCBVI(CountingAlgorithm[CountEstimate]):
         )
 
     def update(
-        self,
-        state: CountEstimate,
-        plan: Plan,
-        release: Release,
-        block: BlockInfo,
-        rng: np.random.Generator,
+        self, state: CountEstimate, plan: Plan, release: Release, block: BlockInfo, rng: Generator
     ) -> CountEstimate:
         """The estimate with the counts of one more block."""
         alone = isinstance(plan.policy, Policy)
@@ -130,9 +126,7 @@ class UCBVI(CountingAlgorithm[CountEstimate]):
 
     # Plan: estimates on the simplex, Bernstein bonuses, backward induction.
 
-    def plan(
-        self, state: CountEstimate, last: Plan | None, at: Progress, rng: np.random.Generator
-    ) -> Plan:
+    def plan(self, state: CountEstimate, last: Plan | None, at: Progress, rng: Generator) -> Plan:
         """The best policy of the optimistic world, and of the estimated one."""
         if not state.reached.any():
             first = self.first_policy(rng)
@@ -162,7 +156,7 @@ class UCBVI(CountingAlgorithm[CountEstimate]):
             P, r, np.maximum(n - spread, 1e-3), known, counts.noise, counts.reward_noise
         )
 
-    def drawn_world(self, state: CountEstimate, rng: np.random.Generator) -> tuple[Floats, Floats]:
+    def drawn_world(self, state: CountEstimate, rng: Generator) -> tuple[Floats, Floats]:
         """A world by counts with fresh noise, and by chance as large as that of so many visits.
 
         Where nothing is known a row leads to one state, and pays as one known cell does.
@@ -174,7 +168,7 @@ class UCBVI(CountingAlgorithm[CountEstimate]):
         model = self.model(replace(state, transitions=moves, rewards=paid), along=True)
         shares = rng.standard_gamma(model.n[..., np.newaxis] * model.P + 1e-3)
         P = shares / np.maximum(shares.sum(axis=-1, keepdims=True), 1e-300)
-        unknown, S = ~model.known, P.shape[-1]
+        unknown, S = ~model.known | (shares.sum(axis=-1) < 1e-300), P.shape[-1]  # or none was drawn
         P[unknown] = np.eye(S)[rng.integers(S, size=int(unknown.sum()))]
         seen = model.r[model.known] if model.known.any() else np.zeros(1)
         return P, np.where(unknown, rng.choice(seen, size=model.r.shape), model.r)
@@ -184,7 +178,7 @@ class UCBVI(CountingAlgorithm[CountEstimate]):
         return np.asarray(self.model(state, along=True).known, dtype=np.float64)
 
     def value_iteration(
-        self, model: TransitionModel, rng: np.random.Generator
+        self, model: TransitionModel, rng: Generator
     ) -> tuple[Floats, Floats, Policy, Policy]:
         """Optimistic values Q and bonuses b, (H, S, A), with the optimistic and greedy policies."""
         from tacit.tabular.count_loops import optimistic_value_iteration

@@ -244,11 +244,7 @@ def _habit_change(habit: int, burden: int, busy: int, action: int) -> tuple[floa
 
 def _move(level: int, top: int, up: float, down: float) -> list[tuple[int, float]]:
     """One level up or down, within 0..top."""
-    return [
-        (min(level + 1, top), up),
-        (max(level - 1, 0), down),
-        (level, 1.0 - up - down),
-    ]
+    return [(min(level + 1, top), up), (max(level - 1, 0), down), (level, 1.0 - up - down)]
 
 
 WORLDS = ("deep_sea", "grid", "health_coach", "random_mdp", "riverswim")

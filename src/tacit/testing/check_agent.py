@@ -22,6 +22,7 @@ from typing import Any, Literal, TypeAlias
 from unittest import mock
 
 import numpy as np
+from numpy.random import Generator
 from sqlalchemy import func, select
 
 from tacit.core.world import World
@@ -109,11 +110,7 @@ class Outcome:
 
 
 def check_agent(
-    make_agent: Callable[..., Any],
-    world: World,
-    *,
-    users: int = 1000,
-    seed: int = 0,
+    make_agent: Callable[..., Any], world: World, *, users: int = 1000, seed: int = 0
 ) -> AgentReport:
     """Checks everything an agent promises.
 
@@ -519,11 +516,7 @@ def _changed(trial: Trial, other: RecordedRun) -> Iterator[tuple[int, int]]:
 
 
 def _one_changed(
-    trial: Trial,
-    what: str,
-    others: Sequence[Block],
-    rng: np.random.Generator,
-    warn: Warn = "always",
+    trial: Trial, what: str, others: Sequence[Block], rng: Generator, warn: Warn = "always"
 ) -> None:
     """No contribution changes but that of one user of each block, who is another one."""
     users = [
