@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from tacit.simulation.result import Result
 
 INK, PALE = "#222222", "#8a8a8a"
-
 STYLE = str(Path(__file__).with_name("tacit.mplstyle"))
 
 FORMATS: dict[str, dict[str, None]] = {
@@ -41,8 +40,7 @@ FORMATS: dict[str, dict[str, None]] = {
 }
 """How names of pictures end, and what is left out of them: equal pictures are equal files."""
 
-WIDTHS = {"screen": 11.0, "page": 7.0, "column": 3.4}
-"""Inches: of a notebook, of a page's text, and of one of its two columns."""
+WIDTHS = {"screen": 11.0, "page": 7.0, "column": 3.4}  # inches; of a page with two columns
 DRAWN = ("regret", "values")
 
 

@@ -14,8 +14,10 @@ from __future__ import annotations
 import math
 import os
 import textwrap
-from collections.abc import Iterable, Mapping, Sequence
+from collections import UserDict
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from types import NoneType
 from typing import Any, TypeAlias
 
@@ -30,11 +32,9 @@ from tacit.privacy.validation import instance_of, whole_number
 Floats: TypeAlias = NDArray[np.float64]
 Ints: TypeAlias = NDArray[np.int64]
 
-GOOD_LOSS = 0.1
-"""A policy with a loss below this is good: it has 90 % of what there is to gain."""
+GOOD_LOSS = 0.1  # a policy with less is good: it has 90 % of what there is to gain
 
-WORLD_VALUES = ("optimal_value", "baseline_value", "reference_value")
-"""What a result says of its world."""
+WORLD_VALUES = ("optimal_value", "baseline_value", "reference_value")  # of a world
 
 _SUMMARY = (
     *("users", "releases", "served_value", "final_value", "score", "greedy_value", "greedy_score"),
@@ -80,6 +80,18 @@ def greedy_users_to_90(served: ArrayLike, losses: ArrayLike) -> int | None:
     bad = ~(np.asarray(losses, dtype=np.float64) < GOOD_LOSS)
     first = int(np.flatnonzero(bad)[-1]) + 1 if bad.any() else 0
     return int(ends[first]) if first < len(ends) else None
+
+
+class Digests(UserDict[str, str]):
+    """Digests that are made when they are first looked at; it is pickled as a plain dict."""
+
+    def __init__(self, make: Callable[[], dict[str, str]]) -> None:
+        self._make = make
+
+    data = cached_property(lambda self: self._make())  # type: ignore[assignment]
+
+    def __reduce__(self) -> Any:
+        return dict, (self.data,)
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
@@ -290,8 +302,8 @@ class Result:
             if isinstance(value, (Mapping, np.ndarray)):
                 known[name] = dict(value) if isinstance(value, Mapping) else value.tolist()
         told = None if self.guarantee is None else self.guarantee.to_dict()
-        known |= {"optimal_value": or_none(self.optimal_value), "guarantee": told}
-        return known | {"summary": self.summary}
+        best = or_none(self.optimal_value)
+        return known | {"guarantee": told, "summary": self.summary, "optimal_value": best}
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Result:

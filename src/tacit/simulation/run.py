@@ -36,7 +36,7 @@ from tacit.privacy.models import Privacy
 from tacit.privacy.statistic import Block, StreamedBlock
 from tacit.privacy.validation import flag, seed_of, whole_number
 from tacit.simulation.identity import identity
-from tacit.simulation.result import WORLD_VALUES, Result
+from tacit.simulation.result import WORLD_VALUES, Digests, Result
 from tacit.simulation.verdict import complaints, noise_alone, stronger, users_needed
 
 LOGGER = logging.getLogger("tacit")
@@ -47,8 +47,7 @@ _LABELS, _WORLD, _NOISE, _CONTROL = 1, 2, 3, 4
 # Users where nobody says how many; of worlds that are stepped one by one, so many steps.
 _USERS = 10**6
 _LOOKS = 8  # at values, at least, of worlds where they are estimates
-HEARTBEAT = 30.0
-"""Seconds between lines on standard error, where no bar is shown."""
+HEARTBEAT = 30.0  # seconds between lines on standard error, where no bar is shown
 # Arrays of aggregate blocks: (.., S, A, S) and (.., S, A).
 _ACTION_AXES = {"transitions": -2, "rewards": -1}
 
@@ -86,10 +85,10 @@ def run(
 ) -> Result:
     """Lets an agent serve and learn from all users it is declared for.
 
-    An agent that has learnt from users before goes on where it is; the result is about the users
-    it serves here. An agent for another world, or that has served its users
-    already, is refused unchanged. Where a world has a ``cohort``, the same people come to every
-    block, and users are whole histories: of 80 people, 20 are served at a quarter of them.
+    An agent that has learnt before goes on; the result is about the users it serves here. One for
+    another world, or that has served all its users, is refused unchanged. Where a world has a
+    ``cohort``, the same people come to every block, and users are whole histories: of 80 people, 20
+    are served at a quarter of them.
 
     Args:
         agent: any agent for this world's spec; or a text, as ``"ucbvi:scale=0.5"`` or ``"auto"``,
@@ -120,7 +119,11 @@ def run(
     if hasattr(agent.privacy, "private"):
         warn_of_budget(agent.privacy, agent.users)
     begun, name = time.perf_counter(), str(getattr(agent, "name", type(agent).__name__))
-    told = identity(world, agent, make)  # now: code of yours may change meanwhile
+    known_as = partial(identity, world, agent, make)
+    kinds = type(world), type(getattr(agent, "algorithm", agent))
+    plain = all(kind.__module__.startswith("tacit.") for kind in kinds)
+    # Code of yours may change meanwhile, and so may what it holds.
+    told = Digests(known_as) if plain and getattr(world, "exact", True) else known_as()
     labels = np.random.default_rng(np.random.SeedSequence([_LABELS, seed]))
     rng = np.random.default_rng(np.random.SeedSequence([_WORLD, seed]))
     # A spec that says something about single actions, or a policy that is given, names them.
@@ -233,10 +236,9 @@ def noise_seed(seed: int, stream: int = _NOISE) -> int:
 
 
 def usual_users(world: World) -> int:
-    """Default number of users of a run.
+    """Default number of users: a million; where they are stepped one by one, a million steps.
 
-    A million; where they are stepped one by one, as many as take a million steps, if an episode has
-    the geometric mean of what it has at random and of the horizon: learning changes how long it is.
+    An episode counts as the geometric mean of the horizon and of what it has at random.
     """
     if getattr(world, "exact", True):
         return _USERS

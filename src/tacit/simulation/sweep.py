@@ -38,8 +38,7 @@ AgentLike: TypeAlias = str | AgentChoice | Callable[..., Any]
 WorldLike: TypeAlias = str | World | Callable[[], World]
 
 _TRIES = 3  # how often jobs are started whose processes died
-DIED = "its process died (out of memory, or stopped from outside)"
-"""The outcome of what was at work, or waited, when a process died."""
+DIED = "its process died (out of memory, or stopped from outside)"  # or of others meanwhile
 
 T = TypeVar("T")
 
@@ -202,15 +201,12 @@ def sweep(
     Args:
         worlds: texts as ``riverswim:states=6``, environments of Gymnasium, or functions without
             arguments that make either.
-        agents: texts as ``ucbvi:growth=1.3``, or what is called as ``tacit.UCBVI`` is: with the
-            spec, ``users``, ``privacy``, ``seed`` and ``noise_seed``.
+        agents: texts as ``ucbvi:growth=1.3``, or what is called as ``tacit.UCBVI`` is.
         budgets: privacy models.
         users: of every run, or a number for each world.
         seeds: of every agent; a seed means the same in ``tacit run``.
-        fitting: whether worlds that cannot be made here, and agents that refuse a world, are left
-            out; the sweep says which.
-        folder: where results are kept, each under the hash of all that it depends on, and looked
-            for first: tables of a world, options, and code of yours with all that it imports.
+        fitting: whether worlds that cannot be made here, and what refuses a world, are left out.
+        folder: where results are kept, each under the hash of all that it depends on.
         executor: who runs the jobs: any of ``concurrent.futures``, or a Dask client's
             ``get_executor()``. Processes by default, also from a notebook.
         workers: processes, without an executor; 1 runs everything here.
@@ -357,16 +353,13 @@ def outcomes(
     workers: int,
     executor: Executor | None = None,
 ) -> Generator[tuple[int, T | str], None, None]:
-    """Outcomes of all items as they come, each with its key.
+    """Outcomes of all items as they come, each with its key, or in words why there is none.
 
     Args:
         work: Is called with every item.
         items: By key.
         workers: Processes, without an executor; 1 runs everything here.
         executor: Of ``concurrent.futures``, or a Dask client's.
-
-    Yields:
-        The key, and what ``work`` returned, or in words why there is nothing.
     """
     if executor is None and workers == 1:
         yield from ((place, work(item)) for place, item in items.items())
@@ -403,9 +396,9 @@ def _packed(work: Any, what: Any) -> bytes:
     """Bytes; functions of yours go along by value, with your modules that they import."""
     import cloudpickle
 
-    makers = (getattr(what, "agent", None), getattr(what, "world", None))
-    names = {name for one in makers for name in identity.own_sources(_module(one))}
-    own = [sys.modules[name] for name in sorted(names & {*sys.modules})]
+    makers = [getattr(getattr(what, name, None), "__module__", None) for name in ("agent", "world")]
+    names = {name for one in makers for name in identity.own_sources(one or "builtins")}
+    own = [sys.modules[name] for name in sorted(names & {*sys.modules} - {"__main__"})]
     try:
         with contextlib.ExitStack() as stack:
             for module in own:
@@ -418,11 +411,6 @@ def _packed(work: Any, what: Any) -> bytes:
             f"{type(error).__name__}: {error}"
         ) from error
     return data
-
-
-def _module(one: Any) -> str:
-    found = getattr(one, "__module__", None)
-    return found if isinstance(found, str) and found != "__main__" else ""
 
 
 def _done(load: bytes) -> Any:
