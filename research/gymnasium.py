@@ -215,7 +215,8 @@ def cell(found: dict[str, Any] | None) -> str:
     least, most = (number(end(found["greedy"])) for end in (min, max))
     ends = f" ({least} to {most})" if least != most else ""
     middle = [number(statistics.median(found[name])) for name in ("served", "greedy")]
-    return f"{middle[0]}; greedy {middle[1]}{ends}"
+    earlier = " †" if "optimum" in found and "verdict" not in found else ""
+    return f"{middle[0]}; greedy {middle[1]}{ends}{earlier}"
 
 
 def table(stored: dict[str, Any]) -> str:
