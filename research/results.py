@@ -21,6 +21,7 @@ ROOT = Path(__file__).parents[1]
 PAGES = (
     ROOT / "docs" / "results.md",
     ROOT / "docs" / "trials.md",
+    ROOT / "docs" / "simulators.md",
     *sorted((ROOT / "research" / "notes").glob("*.md")),
 )
 """The pages that are written."""
@@ -80,6 +81,7 @@ _ICU_LOG = (
 TABLES: dict[str, Callable[[], str]] = {
     **{study.name: study.table for study in STUDIES.values()},
     "budgets": partial(_text, "epsilon_cost"),
+    "simulator calibration": partial(_text, "simulator_calibration"),
     "gymnasium": lambda: gymnasium.table(load("gymnasium")),
     "gymnasium verdicts": lambda: gymnasium.verdicts(load("gymnasium")),
     "suite": _suite,

@@ -69,6 +69,23 @@ def test_many_states_are_not_counted():
     assert (taken(many, PURE), taken(many, LOCAL)) == ("concurrent_psrl", "ucbvi")
 
 
+@pytest.mark.parametrize(
+    "other", [{"horizon": 19}, {"stationary": False}, {"largest_return": 1.0}, {"states": 26}]
+)
+def test_few_people_teach_by_their_own_scores(other):
+    """Where horizons are long and rewards on the way; fewer than any effect takes are refused."""
+    known = {"states": 12, "actions": 2, "horizon": 20, "stationary": True}
+    spec, far = FiniteSpec(**known), FiniteSpec(**known | other)
+    assert choose(spec, JOINT, 300).agent == "centred_improvement"
+    for given in ((far, JOINT, 300), (spec, JOINT, 3000), (spec, PURE, 300), (spec, JOINT)):
+        assert choose(*given).agent == "concurrent_psrl"
+    with pytest.raises(InvalidArgument, match="28 users teach nothing: about 88 are needed"):
+        agent(spec, 28, JOINT)
+    made = agent(spec, 60, JOINT, noise_seed=0)
+    assert made.why.endswith("about 88 people are needed")
+    assert choose_agent("auto").settled(spec, JOINT, 300).text == "centred_improvement"
+
+
 def test_features_that_tell_nothing_are_ignored():
     world = tacit.tabular.riverswim(3, 4)
     assert taken(tacit.linear.linear_from_tabular(world).spec, JOINT) == "concurrent_psrl"

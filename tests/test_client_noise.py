@@ -3,9 +3,6 @@
 import hashlib
 import json
 import math
-import shutil
-import subprocess
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -17,19 +14,7 @@ from tacit.privacy.deviates import Deviates, Scale, curve
 from tacit.privacy.local import noise_scale
 from tacit.privacy.noise import grid_step, grid_total
 from tacit.tabular.visits import VisitCounts, question
-
-JS = Path(__file__).parents[1] / "clients" / "js"
-
-
-def node(program, cases):
-    found = shutil.which("node")
-    if found is None:
-        pytest.skip("there is no node: noise and reports in JavaScript were NOT tested")
-    done = subprocess.run(
-        [found, JS / program], input=json.dumps(cases), capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout)
+from tests.node import node
 
 
 def some_bytes(seed, count):
@@ -84,14 +69,16 @@ def test_the_same_bytes_give_the_same_noise():
         {"squared": squared, "scale": scale, "count": count, "bytes": held.hex()}
         for squared, scale, count, held in cases
     ]
-    assert node("check_noise.mjs", given) == expected
+    assert node("check_noise.mjs", given=given) == expected
 
 
 @pytest.mark.parametrize("squared", [True, False])
 def test_noise_from_the_machine_has_its_law(squared):
     # A chi-square test that fails by chance less than once in 10^10 times.
     scale, count, most = 2.5, 6_000, 7
-    (answer,) = node("check_noise.mjs", [{"squared": squared, "scale": scale, "count": count}])
+    (answer,) = node(
+        "check_noise.mjs", given=[{"squared": squared, "scale": scale, "count": count}]
+    )
     numbers = np.clip([int(number) for number in answer["numbers"]], -most, most)
     edges = (np.arange(-most, most) + 0.5) / scale
     below = (
@@ -164,7 +151,9 @@ def test_reports_made_in_javascript_are_those_made_in_python(model):
             expected.append((step * (steps + np.array(noise)).astype(np.float64)).tolist())
             asking = question(statistic, model)
             given.append({"question": asking, "episode": episode, "bytes": held.hex()})
-    for case, answer, right in zip(given, node("check_report.mjs", given), expected, strict=True):
+    for case, answer, right in zip(
+        given, node("check_report.mjs", given=given), expected, strict=True
+    ):
         assert answer.get("report") == right, (answer.get("error"), case["episode"])
 
 
@@ -186,7 +175,7 @@ def test_a_question_with_too_little_noise_is_refused():
         {"question": json.dumps(fields | change), "episode": {"states": "nonsense"}}
         for change, _ in changes
     ]
-    for answer, (change, words) in zip(node("check_report.mjs", cases), changes, strict=True):
+    for answer, (change, words) in zip(node("check_report.mjs", given=cases), changes, strict=True):
         if words is None:
             assert len(answer["report"]) == 6 * 3 + 6
         else:

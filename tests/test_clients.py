@@ -22,6 +22,7 @@ from tacit.privacy.errors import InvalidArgument
 from tacit.store import ledger
 from tacit.tabular.policy import MixedPolicy, Policy
 from tacit.tabular.spec import FiniteSpec
+from tests.node import node
 
 CLIENTS = Path(__file__).parents[1] / "clients"
 VECTORS = CLIENTS / "vectors.json"
@@ -117,21 +118,6 @@ def vectors(folder, n=12):
     ]
 
 
-def node(cases):
-    program = shutil.which("node")
-    if program is None:
-        pytest.skip("there is no node: the reader in JavaScript was NOT tested")
-    done = subprocess.run(
-        [program, CLIENTS / "js" / "check.mjs"],
-        input=json.dumps(cases),
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout)
-
-
 def same(name, one, two):
     if "gains" in name:
         np.testing.assert_allclose(one, two, rtol=1e-12, atol=1e-12)
@@ -141,7 +127,7 @@ def same(name, one, two):
 
 def test_javascript_acts_alike(tmp_path):
     cases = vectors(tmp_path, 1000)
-    for case, read in zip(cases, node(cases), strict=True):
+    for case, read in zip(cases, node("check.mjs", given=cases), strict=True):
         same(case["name"], case["actions"], read["actions"])
         assert read["right"], "the hash"
 
@@ -175,18 +161,13 @@ def test_a_mixed_policy_is_drawn_once_for_an_episode_in_every_reader(tmp_path):
         assert mine.component == 1
         assert mine.act(1, 2) == policy.components[1].act(1, 2)
         assert one.component is None
-    program = shutil.which("node")
-    if program is None:
-        pytest.skip("there is no node: the reader in JavaScript was NOT tested")
     code = (
         f"import {{ parse }} from {json.dumps((CLIENTS / 'js' / 'policy.js').as_uri())};"
         f"const mine = parse({json.dumps(text)}).drawn(() => {u});"
         "console.log(JSON.stringify([mine.component, mine.act(1, 2), mine.version]));"
     )
-    done = subprocess.run(
-        [program, "--input-type=module", "-e", code], capture_output=True, text=True, check=True
-    )
-    assert json.loads(done.stdout) == [1, policy.components[1].act(1, 2), 5]
+    found = node("--input-type=module", "-e", code)
+    assert found == [1, policy.components[1].act(1, 2), 5]
 
 
 def test_both_forms_hold_the_same(tmp_path):
@@ -205,7 +186,7 @@ def test_both_forms_hold_the_same(tmp_path):
 def test_the_vectors_for_other_readers_are_right(tmp_path):
     """Written by ``python -m tests.test_clients``."""
     stored = json.loads(VECTORS.read_text())
-    for case, read in zip(stored, node(stored), strict=True):
+    for case, read in zip(stored, node("check.mjs", given=stored), strict=True):
         same(case["name"], case["actions"], read["actions"])
     for case, made in zip(stored, vectors(tmp_path), strict=True):
         assert case["policy"] == made["policy"], case["name"]
@@ -222,7 +203,7 @@ def test_a_file_that_was_changed_is_refused(tmp_path):
     with pytest.raises(ValueError, match="it was changed"):
         plain().load(tmp_path / "changed.json")
     case = {"policy": json.dumps(held), "asked": []}
-    assert not node([case])[0]["right"]
+    assert not node("check.mjs", given=[case])[0]["right"]
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,6 @@ import sys
 import types
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -37,14 +36,14 @@ MADE_UP = ("tacit.Mine",)
 """What a reader is told to write."""
 
 
-def identify(page: Path) -> str:
+def identify(page):
     return str(page.relative_to(ROOT))
 
 
-def examples(page: Path) -> list[tuple[str, str | None]]:
+def examples(page):
     """Python blocks in order, each with the text block that follows it directly, if any."""
     text = page.read_text()
-    blocks: list[re.Match[str] | None] = list(BLOCK.finditer(text))
+    blocks = list(BLOCK.finditer(text))
     found = []
     for block, following in itertools.pairwise([*blocks, None]):
         assert block is not None
@@ -58,18 +57,18 @@ def examples(page: Path) -> list[tuple[str, str | None]]:
     return found
 
 
-def headings(page: Path) -> list[str]:
+def headings(page):
     return re.findall(r"^#+ (.+)$", BLOCK.sub("", page.read_text()), re.MULTILINE)
 
 
 @cache
-def anchors(page: Path) -> set[str]:
+def anchors(page):
     """What can stand behind ``#`` in a link to the page, as GitHub makes it of its headings."""
     words = [re.sub(r"[^\w\- ]", "", heading.lower()) for heading in headings(page)]
     return {word.replace(" ", "-") for word in words}
 
 
-def imported(path: str) -> Any:
+def imported(path):
     """What a dotted path stands for: its longest module, and then attributes.
 
     Raises:
@@ -78,7 +77,7 @@ def imported(path: str) -> Any:
     names = path.split(".")
     for end in range(len(names), 0, -1):
         with contextlib.suppress(ModuleNotFoundError):
-            found: Any = importlib.import_module(".".join(names[:end]))
+            found = importlib.import_module(".".join(names[:end]))
             break
     else:
         raise AttributeError(path)
@@ -88,7 +87,7 @@ def imported(path: str) -> Any:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=identify)
-def test_examples_print_what_the_page_says(page: Path, tmp_path, monkeypatch) -> None:
+def test_examples_print_what_the_page_says(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", [*sys.path, str(ROOT / "examples")])
     # A module of its own, because dataclasses look their module up by name.
@@ -103,7 +102,7 @@ def test_examples_print_what_the_page_says(page: Path, tmp_path, monkeypatch) ->
 
 
 @pytest.mark.parametrize("page", PAGES, ids=identify)
-def test_links_lead_somewhere(page: Path) -> None:
+def test_links_lead_somewhere(page):
     prose = BLOCK.sub("", page.read_text())
     for link in LINK.findall(prose):
         if "://" in link:
@@ -116,7 +115,7 @@ def test_links_lead_somewhere(page: Path) -> None:
 
 
 @pytest.mark.parametrize("text", TEXTS, ids=identify)
-def test_dotted_names_can_be_imported(text: Path) -> None:
+def test_dotted_names_can_be_imported(text):
     for path in sorted(set(DOTTED.findall(text.read_text())) - {*MADE_UP}):
         try:
             imported(path)
@@ -124,7 +123,7 @@ def test_dotted_names_can_be_imported(text: Path) -> None:
             pytest.fail(f"{text.name} has {path}: {error}")
 
 
-def test_a_name_that_was_moved_is_noticed() -> None:
+def test_a_name_that_was_moved_is_noticed():
     for path in ("tacit.loop.run", "tacit.experiments", "tacit.UCBVII", "no_such.module"):
         with pytest.raises(AttributeError):
             imported(path)
@@ -134,12 +133,12 @@ def test_a_name_that_was_moved_is_noticed() -> None:
     ]
 
 
-def test_every_agent_has_a_page_and_every_page_an_agent() -> None:
+def test_every_agent_has_a_page_and_every_page_an_agent():
     pages = {page.stem for page in ALGORITHMS.glob("*.md")} - {"README"}
     assert pages == set(registry.BUILT_IN)
 
 
-def test_pages_have_what_a_reader_looks_for() -> None:
+def test_pages_have_what_a_reader_looks_for():
     """The agent's name at once, and the same headings in one order."""
     for name, target in registry.BUILT_IN.items():
         page = ALGORITHMS / f"{name}.md"
@@ -148,26 +147,26 @@ def test_pages_have_what_a_reader_looks_for() -> None:
         assert [heading for heading in headings(page) if heading in HEADINGS] == [*HEADINGS], name
 
 
-def tables(page: Path) -> list[str]:
+def tables(page):
     """Rows with a result in them: a median with its quartiles, or its range."""
     rows = [line for line in page.read_text().splitlines() if line.startswith("| ")]
     return [row for row in rows if re.search(r"\d \[|\d \(\d", row)]
 
 
-def test_results_stand_in_one_place() -> None:
+def test_results_stand_in_one_place():
     """On one page that stored results fill, so that they are not corrected there and kept here."""
     assert [identify(page) for page in PAGES if len(tables(page)) > 1] == ["docs/results.md"]
     assert len(tables(ROOT / "docs" / "results.md")) > 90
 
 
 @pytest.mark.parametrize("page", [p for p in PAGES if p.parent != ROOT], ids=identify)
-def test_every_page_says_what_its_reader_can_do(page: Path) -> None:
+def test_every_page_says_what_its_reader_can_do(page):
     title, line = page.read_text().split("\n\n", 2)[:2]
     assert title.startswith("# ")
     assert re.fullmatch(r"\*After this page you can [^*]+\.\*", line), line
 
 
-def test_pages_are_short() -> None:
+def test_pages_are_short():
     """As ``find docs README.md -name '*.md' | xargs cat | wc -w`` counts."""
     words = {identify(page): len(page.read_text().split()) for page in PAGES}
     del words["CONTRIBUTING.md"]
@@ -176,13 +175,13 @@ def test_pages_are_short() -> None:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=identify)
-def test_sentences_have_nouns_for_subjects(page: Path) -> None:
+def test_sentences_have_nouns_for_subjects(page):
     prose = re.sub(r"^[#|].*$", "", BLOCK.sub("", page.read_text()), flags=re.MULTILINE)
     assert DIALECT.findall(prose) == []
 
 
 @pytest.mark.parametrize("page", PAGES, ids=identify)
-def test_formulas_are_no_tags(page: Path) -> None:
+def test_formulas_are_no_tags(page):
     """A scalar product in plain text is taken for HTML and vanishes."""
     prose = re.sub(
         r"^    .*$|`[^`\n]*`|<!--.*?-->", "", BLOCK.sub("", page.read_text()), flags=re.M
@@ -190,7 +189,7 @@ def test_formulas_are_no_tags(page: Path) -> None:
     assert re.findall(r"<[A-Za-z][^>\n]*>", prose) == []
 
 
-def test_the_lock_file_has_the_versions_of_the_constraints() -> None:
+def test_the_lock_file_has_the_versions_of_the_constraints():
     """Every package of the service by hash, at the version that was tested."""
     lines = (ROOT / "deploy" / "requirements.txt").read_text().splitlines()
     locked = [line for line in lines if not line.startswith("#")]
@@ -202,7 +201,7 @@ def test_the_lock_file_has_the_versions_of_the_constraints() -> None:
     assert len(named) > 30
 
 
-def test_actions_and_images_are_pinned_by_digest() -> None:
+def test_actions_and_images_are_pinned_by_digest():
     workflow = (ROOT / ".github" / "workflows" / "ci.yml").read_text()
     used = re.findall(r"uses: (\S+)", workflow)
     assert used

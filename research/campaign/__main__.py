@@ -23,6 +23,7 @@ Found = tuple[dict[str, int], list[str]]
 def rows(given: argparse.Namespace) -> Iterator[tuple[str, Callable[[], Found]]]:
     """Name of each row that is asked for, and what computes its counts and all that is wrong."""
     known = library.everything(given.rounds, given.stride)
+    seed = f", seed {given.seed}" if given.seed else ""  # another history, kept beside the first
     for what in given.what or [*histories.CASES, *histories.NAMED, *known]:
         if parts := [name for name in known if what in (name, name.partition(", ")[0])]:
             for name in parts:
@@ -32,10 +33,11 @@ def rows(given: argparse.Namespace) -> Iterator[tuple[str, Callable[[], Found]]]
             for database in given.database or case.databases:
                 for kind in set(given.kind or case.kinds) & {*case.kinds}:
                     args = database, kind, what, given.kills, given.seed
-                    yield f"{what}, {database}, {kind}", partial(_of, histories.history, *args)
+                    name = f"{what}{seed}, {database}, {kind}"
+                    yield name, partial(_of, histories.history, *args)
         else:
-            name = f"{what}, postgresql, on-policy"
-            yield name, partial(_of, histories.NAMED[what], given.kills)
+            name = f"{what}{seed}, postgresql, on-policy"
+            yield name, partial(_of, histories.NAMED[what], given.kills, given.seed)
 
 
 def _of(case: Callable[..., histories.History], *args: Any) -> Found:

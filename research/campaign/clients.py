@@ -53,12 +53,18 @@ class Sent:
     steps: int
     states: int  # that she saw
     size: int = 0  # of a report
+    parts: int = 1  # messages; several where decisions and outcomes come apart
     told: list[str] = field(default_factory=list)
 
     @property
     def accepted(self) -> bool:
         """Whether its device was ever told so."""
-        return not {"waiting", "counted"}.isdisjoint(self.told)
+        return not {"waiting", "counted", "closed"}.isdisjoint(self.told)
+
+    @property
+    def whole(self) -> bool:
+        """Whether all of it is in its block, if any is."""
+        return self.parts == 1 or self.told.count("waiting") == self.parts
 
 
 class Journal:
@@ -181,7 +187,7 @@ class Devices:
             self._ended.wait(rng.uniform(0.5, 2.0) * WINDOW)
         if verb > 0.9:  # somebody of before, perhaps of the nightly job
             user = rng.choice(recent(self.path) or [user])
-        body, event = self._send(clients, client, policy, user, rng)
+        body, event = self._send(clients, client, policy, user, rng, apart=0.7 < verb < 0.93)
         if 0.1 < verb < 0.2:
             self._post(clients, body, event, rng)  # the same again
         elif 0.2 < verb < 0.25:  # a ticket that has been used
@@ -192,15 +198,18 @@ class Devices:
                 self._send(clients, client, policy, user, rng)
 
     def _send(
-        self, clients: list[Client], client: Client, policy: Any, user: str, rng: random.Random
-    ) -> tuple[bytes, str]:
+        self, clients: list[Client], client: Client, policy: Any, user: str, rng: random.Random,
+        *, apart: bool = False,
+    ) -> tuple[bytes, str]:  # fmt: skip
         states, actions, rewards = ["new"], [], list[Any]()
         draw = np.random.default_rng(rng.randrange(2**32))
         for step in range(H):
             actions.append(policy.act(step, states[-1], draw))
             rewards.append(round(rng.random(), 6))
             states.append(rng.choice(STATES))
-        local, bad = client.task()["model"] == "local", rng.random() < 0.05
+        local = client.task()["model"] == "local"
+        apart = apart and not local
+        bad = not apart and rng.random() < 0.05
         if bad:
             rewards = [float("nan")] * H if local else ["nonsense"] * H
         event, paid, steps = secrets.token_hex(8), 0.0 if bad else sum(rewards), 0 if bad else H
@@ -212,17 +221,29 @@ class Devices:
             client._task = client.get(f"/v1/task?version={policy.version}")
             raw = {"report": client._report(states, actions, rewards, None)}
         size, seen = len(raw.get("report", ())), 0 if bad else len({*states[:H]})
-        self.journal.sent(Sent(user, event, "run", client._ticket, paid, steps, seen, size))
-        body = json.dumps(given | raw).encode()
-        self._post(clients, body, event, rng)
+        told = (paid, steps, seen, size, 2 * H if apart else 1)
+        self.journal.sent(Sent(user, event, "run", client._ticket, *told))
+        bodies = [given | raw]
+        if apart:  # the first decision takes the place, and the rest comes as it comes
+            given |= {"component": raw["component"]} if "component" in raw else {}
+            both = [*zip(range(H), states, actions, strict=False)]
+            bodies = [given | {"step": h, "state": s, "action": a} for h, s, a in both]
+            del given["ticket"]
+            ends = [*zip(range(H), rewards, states[1:], strict=True)]
+            bodies += [given | {"step": h, "reward": r, "next_state": n} for h, r, n in ends]
+            bodies[1:] = rng.sample(bodies[1:], len(bodies) - 1)
+        for each in bodies:
+            self._post(clients, body := json.dumps(each).encode(), event, rng)
+            self._ended.wait(apart * rng.choice((0.0, 0.0, rng.expovariate(5.0))))
         return body, event
 
     def _post(self, clients: list[Client], body: bytes, event: str, rng: random.Random) -> None:
-        path = "/v1/reports" if b'"report"' in body else "/v1/episodes"
+        of = {"report": "reports", "action": "decisions", "reward": "outcomes"}
+        path = next((of[name] for name in of if f'"{name}"'.encode() in body), "episodes")
         hers = {"Authorization": f"Bearer {token_of(json.loads(body)['user'])}"}
         while True:
             with contextlib.suppress(TacitError):
-                code, _, answer = rng.choice(clients).request("POST", path, hers, body)
+                code, _, answer = rng.choice(clients).request("POST", f"/v1/{path}", hers, body)
                 if code in (200, 202, 409, 410, 422):
                     said = json.loads(answer)
                     self.journal.add("told", event, str(said.get("status", said.get("detail"))))

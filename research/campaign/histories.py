@@ -161,6 +161,7 @@ class History:
     def _count(self, told: Told, curator: Curator, devices: Devices) -> None:
         sent = told.sent.values()
         self.counts["accepted"] = sum(one.accepted for one in sent)
+        self.counts["apart"] = sum(one.accepted and one.parts > 1 for one in sent)
         self.counts["forgotten"] = sum(removed for removed, _ in told.forgotten.values())
         self.counts["commands"], self.counts["asked again"] = curator.commands, devices.again
         self.counts["report sizes"] = len({one.size for one in sent if one.accepted and one.size})

@@ -28,6 +28,7 @@ import uvicorn.protocols.http.auto
 
 import tacit
 from tacit.cli.serve import worker
+from tacit.service.entrance import Door
 
 BLOCK, H, WINDOW = 24, 3, 4
 DAY = 86400.0
@@ -161,7 +162,9 @@ def serve(file: str, where: tuple[str, int], clock: Path, twist: str, log: str) 
     """A process of the service."""
     begin(clock, twist, log)
     os.environ["TACIT_SERVE_FILE"] = file
-    uvicorn.run(worker(), host=where[0], port=where[1], log_config=None, access_log=False)
+    given: dict[str, Any] = {"http": Door, "proxy_headers": False, "server_header": False}
+    given |= {"log_config": None, "access_log": False, "ws": "none"}
+    uvicorn.run(worker(), host=where[0], port=where[1], **given)
 
 
 class Servers:

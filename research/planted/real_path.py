@@ -6,12 +6,11 @@ Never use one.
 
 The letters say where a bug is: (a) the law of real noise, (b) when a store is opened again, (c)
 late or large releases, (d) who is who, (e) keys and entropy, (f) noise that depends on other
-noise, (g) tails and support, (h) files, (i) conversions and accounts, (j) words.
+noise, (g) tails and support, (h) files, (i) conversions and accounts.
 """
 
 from __future__ import annotations
 
-import dataclasses
 import hashlib
 import math
 import os
@@ -33,7 +32,6 @@ from tacit.privacy import budget as gaussian_dp
 from tacit.privacy import curator as joint
 from tacit.privacy import local
 from tacit.privacy import noise as exact
-from tacit.privacy.budget import Guarantee
 from tacit.privacy.curator import Curator, JointCurator, Release
 from tacit.privacy.deviates import Ints, Scale
 from tacit.privacy.models import JointDP, LocalDP
@@ -582,30 +580,6 @@ def pure_spent_in_squares(right: Any, curator: JointCurator, release: Release) -
     """Costs under pure privacy are squared, as those of Gaussian noise are."""
     true: Fraction = right(curator, release)
     return true**2 if curator.privacy.pure else true
-
-
-# j. Words.
-
-
-@bug("j", privacy=TWICE, by=instead(JointCurator, "guarantee"))
-def guarantee_of_an_episode(right: Any, curator: JointCurator) -> Any:
-    """A user with g episodes is told the epsilon of one of them."""
-    true: Guarantee = right(curator)
-    g = true.episodes_per_user
-    mu = None if true.mu is None else true.mu / g
-    return dataclasses.replace(true, epsilon=true.epsilon / g, mu=mu)
-
-
-@bug("j", by=instead(JointCurator, "guarantee"))
-def simulation_unsaid(right: Any, curator: JointCurator) -> Any:
-    """A guarantee does not say that its run was a simulation."""
-    return dataclasses.replace(right(curator), simulation_only=False)
-
-
-@bug("j", privacy=JointDP(1.0000004, 1e-06), by=instead(gaussian_dp, "_up"))
-def words_rounded_down(right: Any, value: float) -> Any:
-    """A guarantee prints its numbers to six digits, rounded to the nearest."""
-    return f"{value:.6g}"
 
 
 REAL_PATH: tuple[RealPathBug, ...] = tuple(_FOUND)

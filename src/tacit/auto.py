@@ -1,7 +1,6 @@
 """Automatic choice of an agent: by what is known of a world, and by the budget.
 
-The first of :data:`RULES` that fits decides. They are measured where they can be:
-``docs/algorithms/README.md`` has the tables.
+The first of :data:`RULES` that fits decides; ``docs/algorithms/README.md`` has the tables.
 """
 
 from __future__ import annotations
@@ -9,17 +8,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from tacit.core.agent import Agent
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.models import Privacy, PrivacyModel
 from tacit.privacy.validation import instance_of
 from tacit.tabular.spec import FiniteSpec
+from tacit.trial.posterior import few_people
 
 MANY_CELLS = 500
-"""States times actions above which transitions are too many to count; measured between 240, where
-counting is as good, and 600, where it is not."""
+"""States times actions above which transitions are too many to count: 240 are not, 600 are."""
 
 JOINT, PURE, DISTRIBUTED = "joint DP", "pure joint DP", "distributed DP"
 LOCAL, LOCAL_PURE, NONE = "local DP", "pure local DP", "no privacy"
@@ -34,6 +31,7 @@ class Rule(NamedTuple):
     models: tuple[str, ...]  # kinds of privacy, of :data:`MODELS`
     fits: Callable[[Any], bool]  # whether a spec is such a one
     why: str  # what speaks for it, in words
+    few: bool = False  # whether it is for few users only
 
 
 class Chosen(NamedTuple):
@@ -61,17 +59,13 @@ def _linear(spec: Any) -> bool:
 def _shares(spec: Any) -> bool:
     """Linear, and features are nonnegative and sum to 1."""
     shares = _linear(spec) and spec.nonnegative
-    return shares and bool(np.abs(spec.features.sum(axis=-1) - 1.0).max() <= 1e-6)
+    return shares and bool(abs(spec.features.sum(axis=-1) - 1.0).max() <= 1e-6)
 
 
 def _mixture(spec: Any) -> bool:
     """With models, and fewer weights than transitions."""
     models = hasattr(spec, "transition_features")
     return models and spec.free < spec.states * spec.actions * (spec.states - 1)
-
-
-def _box(spec: Any) -> bool:
-    return hasattr(spec, "lows")
 
 
 RULES = (
@@ -81,6 +75,14 @@ RULES = (
         (JOINT, NONE),
         lambda spec: hasattr(spec, "looks"),
         "a person counts for a unit vector however long her history is",
+    ),
+    Rule(
+        "centred_improvement",
+        "finite world (>= 20 equal steps, S A <= 50, fewer users than 25 S A / mu)",
+        (JOINT,),
+        lambda s: _free(s) and s.stationary and s.horizon >= 20 and s.largest_return is None,
+        "a person counts for a unit vector: others need more people to learn anything",
+        few=True,
     ),
     Rule(
         "policy_improvement",
@@ -130,39 +132,39 @@ RULES = (
         "model_posterior",
         "continuous world (states move smoothly, in at most 4 coordinates)",
         (JOINT, NONE),
-        lambda s: _box(s) and hasattr(s, "pushes") and s.dimension <= 4,
+        lambda s: hasattr(s, "lows") and hasattr(s, "pushes") and s.dimension <= 4,
         "one model of moves serves every plan, so it needs the fewest users",
     ),
     Rule(
         "fitted_functional_q",
         "continuous world",
         (JOINT, NONE),
-        _box,
+        lambda spec: hasattr(spec, "lows"),
         "it ends highest of our agents; users are a batch served at random, unless serve=most",
     ),
     Rule(
         "fitted_functional_q:serve=all",
         "continuous world",
         (LOCAL,),
-        _box,
+        lambda spec: hasattr(spec, "lows"),
         "devices report once, and with serve=all it needs no more",
     ),
 )
 
 
-def choose(spec: Any, privacy: Privacy) -> Chosen:
-    """The agent for what is known of a world and a budget, and why.
+def choose(spec: Any, privacy: Privacy, users: int | None = None) -> Chosen:
+    """The agent for what is known of a world, a budget and users (many, by default), and why.
 
     >>> from tacit import JointDP, LocalDP, tabular
-    >>> spec = tabular.riverswim().spec
-    >>> [choose(spec, privacy).agent for privacy in (JointDP(1.0, 1e-6), LocalDP(1.0, 0.0))]
-    ['concurrent_psrl', 'ucbvi']
+    >>> spec, joint = tabular.riverswim().spec, JointDP(1.0, 1e-6)
+    >>> [choose(spec, *given).agent for given in ((joint,), (joint, 300), (LocalDP(1.0, 0.0),))]
+    ['concurrent_psrl', 'centred_improvement', 'ucbvi']
     """
     instance_of("privacy", privacy, PrivacyModel)
     kind = _kind(privacy)
     fitting = [rule for rule in RULES if rule.fits(spec)]
     for rule in fitting:
-        if kind in rule.models:
+        if kind in rule.models and (not rule.few or few_people(spec, privacy, users)):
             return Chosen(rule.agent, f"{rule.world}, {kind}: {rule.why}")
     taken = [model for model in MODELS if any(model in rule.models for rule in fitting)]
     there = f"agents for {' and '.join(taken)}" if taken else "none for such a spec"
@@ -171,13 +173,10 @@ def choose(spec: Any, privacy: Privacy) -> Chosen:
 
 
 def _kind(privacy: Privacy) -> str:
-    if not privacy.private:
-        return NONE
-    if privacy.local:
+    if privacy.private and privacy.local:
         return LOCAL_PURE if privacy.needs_l1 else LOCAL
-    if privacy.devices_add:
-        return DISTRIBUTED
-    return PURE if privacy.pure else JOINT
+    trusted = DISTRIBUTED if privacy.devices_add else PURE if privacy.pure else JOINT
+    return trusted if privacy.private else NONE
 
 
 def agent(spec: Any, users: int, privacy: Privacy, **options: Any) -> Agent:
@@ -191,7 +190,7 @@ def agent(spec: Any, users: int, privacy: Privacy, **options: Any) -> Agent:
     """
     from tacit.registry import choose_agent
 
-    chosen = choose(spec, privacy)
+    chosen = choose(spec, privacy, users)
     found = choose_agent(chosen.agent)
     made: Agent = found.make(spec, users, privacy, **{**found.options, **options})
     made.chosen = f"{chosen.agent}: {chosen.why}"

@@ -378,13 +378,13 @@ class AgentChoice:
         """The constructor of its agents."""
         return NamedMaker(self.text, self.target).make
 
-    def settled(self, spec: Any, privacy: Any) -> AgentChoice:
-        """Itself; of ``auto`` the agent for a spec and a budget, with the reason."""
+    def settled(self, spec: Any, privacy: Any, users: int | None = None) -> AgentChoice:
+        """Itself; of ``auto`` the agent for a spec, a budget and users, with the reason."""
         if self.target != _AUTO_TARGET:
             return self
         from tacit.auto import choose
 
-        chosen = choose(spec, privacy)
+        chosen = choose(spec, privacy, users)
         name, options = split(chosen.agent)
         more = ",".join(filter(None, (options, split(self.text)[1])))
         return replace(choose_agent(f"{name}:{more}" if more else name), why=chosen.why)

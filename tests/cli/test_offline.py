@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 
@@ -13,7 +11,7 @@ from tests.cli.calls import call, content, one_line
 from tests.cli.test_learn import ACTIONS, APP, SPEC, STATES
 
 
-def logged(folder: Path, users: int, chance: float, seed: int = 0) -> tuple[np.ndarray, ...]:
+def logged(folder, users, chance, seed=0):
     """Writes sessions of people who ask with that chance; asking pays, and busy people most."""
     rng = np.random.default_rng(seed)
     states, asks = rng.integers(0, 3, (users, 3)), rng.random((users, 3)) < chance
@@ -36,7 +34,7 @@ def logged(folder: Path, users: int, chance: float, seed: int = 0) -> tuple[np.n
     return states, asks, rewards
 
 
-def test_a_log_becomes_a_better_policy_and_people_pay_once(tmp_path: Path) -> None:
+def test_a_log_becomes_a_better_policy_and_people_pay_once(tmp_path):
     logged(tmp_path, 12_000, 0.3)
     app, today, trial = tmp_path / "app.toml", tmp_path / "today.npz", tmp_path / "trial.npz"
     table = np.broadcast_to([0.7, 0.3], (3, 3, 2))
@@ -60,7 +58,7 @@ def test_a_log_becomes_a_better_policy_and_people_pay_once(tmp_path: Path) -> No
     assert run["epsilon_cost"] <= 3.0
 
 
-def test_behaviour_that_is_not_the_logs_is_noticed(tmp_path: Path) -> None:
+def test_behaviour_that_is_not_the_logs_is_noticed(tmp_path):
     logged(tmp_path, 6_000, 0.3)
     first = tacit.UCBVI(SPEC, 1000, tacit.JointDP(1.0, 1e-7)).policy
     first.publish(tmp_path / "served.npz")
@@ -73,7 +71,7 @@ def test_behaviour_that_is_not_the_logs_is_noticed(tmp_path: Path) -> None:
     assert "--behaviour" in one_line(wrong)
 
 
-def test_logged_propensities_are_read(tmp_path: Path) -> None:
+def test_logged_propensities_are_read(tmp_path):
     states, asks, _ = logged(tmp_path, 6_000, 0.4)
     found = content(call("offline", tmp_path / "app.toml", "--behaviour", "logged", "--json"))
     assert found["better"], found

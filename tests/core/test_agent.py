@@ -156,7 +156,7 @@ def test_rows_that_are_no_episodes_are_set_aside(tmp_path):
     with agent.store.write() as db:
         run = runs.find(db, "run")
         who = [(name, run.cost) for name in agent.store.pseudonyms(["bad"])]
-        runs.put(db, run, runs.Packet(0, 1, b"poison", {0: 1}, who))
+        runs.put(db, run, runs.block_of(db, "run", 0), runs.Packet(1, b"poison", {0: 1}, who))
     agent.learn(block_of(4, seed=1), people(5, 4))
     assert (agent.served, agent.policy.version) == (10, 1)
     assert agent.problems() == ["set aside: rows that are no episodes of this run"]

@@ -38,7 +38,7 @@ def read(agent: tacit.Agent) -> tacit.privacy.statistic.Block:
     """The block that fills, as its release would read it."""
     view = agent._run.look()
     with agent.store.read() as db:
-        held = runs.data_of(db, view.row, view.oldest.block)
+        held = runs.data_of(db, view.row, view.blocks[0].block)
     return agent._loop.read_block(view.row, view.checkpoint, held)
 
 
@@ -222,8 +222,8 @@ def test_a_clock_closes_blocks_that_have_places(tmp_path: Path) -> None:
 
     def passes() -> None:
         with agent.store.write() as db:
-            row = runs.find(db, agent.run_name)
-            runs.set_block(db, row, row.block, at=1.0)
+            block = runs.find(db, agent.run_name).block
+            runs.set_block(db, runs.block_of(db, agent.run_name, block), at=1.0)
 
     passes()
     assert not agent.step(), "nobody came"

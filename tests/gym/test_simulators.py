@@ -109,6 +109,21 @@ class TestDraws:
         gap = np.abs(stored["transitions"] - true)[:, visited]
         assert gap.max() < 0.15
 
+    def test_many_small_rewards_are_not_taken_for_none(self) -> None:
+        """Each is far below the noise of its cell; what all of them paid is not."""
+        moves = np.random.default_rng(0).dirichlet(np.ones(3), (12, 2))
+        moves = np.concatenate([moves, np.zeros((12, 2, 9))], axis=-1)
+        moves = np.stack([np.roll(row, s, axis=-1) for s, row in enumerate(moves)])
+        world = tacit.tabular.TabularWorld(moves, np.full((12, 2), 0.02), horizon=8)
+        agent = tacit.ConcurrentPSRL(world.spec, 60_000, JointDP(1.0, 1e-6), noise_seed=0)
+        tacit.run(agent, world, progress=False)
+        users = agent.simulator(64).vector(6_400)
+        states, paid = users.reset(seed=0)[0], 0.0
+        for _ in range(8):
+            states, rewards, *_ = users.step(users.np_random.integers(2, size=6_400))
+            paid += rewards.mean()
+        assert paid == pytest.approx(8 * 0.02, rel=0.25)
+
     def test_what_nobody_visited_is_marked_and_varies(self):
         agent = tacit.UCBVI(WORLD.spec, 1_000, JOINT, noise_seed=0)
         stored = agent.simulator(32).simulator.stored

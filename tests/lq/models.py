@@ -36,12 +36,6 @@ def project_ellipsoid(theta, centre, V, beta):
     return basis @ out
 
 
-def project_ball(theta, radius):
-    """The nearest model with a Frobenius norm of at most ``radius``."""
-    length = np.linalg.norm(theta)
-    return theta * (radius / length) if length > radius else theta.copy()
-
-
 def project_intersection(theta, centre, V, beta, radius):
     """The nearest model in both, the ellipsoid and the ball; ``None`` if they do not meet."""
     eigenvalues, basis, middle, point = _turned(theta, centre, V)

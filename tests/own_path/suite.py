@@ -6,7 +6,7 @@ from pathlib import Path
 from tacit.testing.recording import Trial
 from tests.own_path.check_entropy import entropy_outcomes
 from tests.own_path.check_noise import noise_outcomes, release_outcomes
-from tests.own_path.check_store import accounts_outcomes, store_outcomes, words_outcomes
+from tests.own_path.check_store import accounts_outcomes, store_outcomes
 from tests.own_path.runs import RealTrial, judged
 
 CHECKS = {
@@ -15,7 +15,6 @@ CHECKS = {
     "store": store_outcomes,
     "accounts": accounts_outcomes,
     "release": release_outcomes,
-    "words": words_outcomes,
 }
 
 

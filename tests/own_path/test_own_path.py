@@ -15,7 +15,7 @@ from tacit.testing.recording import Trial
 from tests.own_path import noise_statistics as tests
 from tests.own_path.check_entropy import entropy_outcomes
 from tests.own_path.check_noise import noise_outcomes, release_outcomes
-from tests.own_path.check_store import accounts_outcomes, store_outcomes, words_outcomes
+from tests.own_path.check_store import accounts_outcomes, store_outcomes
 from tests.own_path.runs import JOINT, MODELS, RealTrial, failures, planted, trial_of
 from tests.own_path.suite import CHECKS, real_outcomes
 
@@ -86,7 +86,7 @@ def test_false_alarms_are_as_rare_as_stated(law, monkeypatch):
 )
 def test_healthy_stores_pass(model, tmp_path):
     trial = trial_of(tmp_path, MODELS[model], runs=4)
-    for check in (store_outcomes, accounts_outcomes, words_outcomes):
+    for check in (store_outcomes, accounts_outcomes):
         assert failures(check(trial)) == {}
 
 

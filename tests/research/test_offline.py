@@ -8,11 +8,11 @@ from research.offline import CASES, coverage
 from research.study import load
 
 
-def test_every_case_is_stored() -> None:
+def test_every_case_is_stored():
     assert list(load("offline")) == list(CASES)
 
 
-def test_certificates_hold_as_often_as_they_promise() -> None:
+def test_certificates_hold_as_often_as_they_promise():
     rows = {name: row for name, row in load("offline").items() if name.startswith("coverage")}
     counts = [row for name, row in rows.items() if name.endswith("counts")]
     assert sum(row["runs"] for row in counts) >= 2000
@@ -23,7 +23,7 @@ def test_certificates_hold_as_often_as_they_promise() -> None:
         assert row["wrong"] <= 0.05 * row["runs"], name
 
 
-def test_policies_from_twelve_logs_are_bold_and_certified() -> None:
+def test_policies_from_twelve_logs_are_bold_and_certified():
     rows = [row for name, row in load("offline").items() if name.startswith("log")]
     assert len(rows) == 12
     assert all(8 <= row["states"] <= 60 for row in rows)
@@ -33,7 +33,7 @@ def test_policies_from_twelve_logs_are_bold_and_certified() -> None:
     assert sum(row["valid"] for row in rows) >= 0.94 * sum(row["runs"] for row in rows)
 
 
-def test_offline_icu_sepsis_beats_the_clinicians_and_proves_it() -> None:
+def test_offline_icu_sepsis_beats_the_clinicians_and_proves_it():
     row = load("offline")["icu"]
     assert (row["runs"], row["users"]) == (100, 10**6)
     assert min(row["values"]) > row["clinicians"]
@@ -43,7 +43,7 @@ def test_offline_icu_sepsis_beats_the_clinicians_and_proves_it() -> None:
     assert sum(low <= value for low, value in pairs) == row["valid"]
 
 
-def test_a_case_is_run_and_stored(monkeypatch, tmp_path, capsys) -> None:
+def test_a_case_is_run_and_stored(monkeypatch, tmp_path, capsys):
     monkeypatch.setattr(offline, "RUNS", 2)
     monkeypatch.setattr(offline, "USERS", 500)
     monkeypatch.setattr(study, "HERE", tmp_path)

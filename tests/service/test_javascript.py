@@ -2,16 +2,13 @@
 
 import functools
 import http.server
-import json
-import shutil
-import subprocess
 import threading
-from pathlib import Path
 
 import numpy as np
 import pytest
 from scipy.stats import chi2
 
+from tests.node import JS, node
 from tests.service.people import signed
 from tests.service.running import running
 from tests.service.test_pages import CHROMIUM, DRIVER, browser
@@ -19,7 +16,6 @@ from tests.service.world import make_app
 from tests.test_client_noise import Given, drawn, some_bytes
 
 __all__ = ["browser"]  # a fixture
-JS = Path(__file__).parents[2] / "clients" / "js"
 LOCAL = 'model = "local"'
 
 
@@ -34,18 +30,8 @@ LOCAL = 'model = "local"'
     ],
 )
 def test_a_device_under_node_is_counted_once(tmp_path, agent, privacy, way):
-    node = shutil.which("node")
-    if node is None:
-        pytest.skip("there is no node: the client in JavaScript was NOT tested")
     with running(make_app(tmp_path, agent=agent, size=3, privacy=privacy)) as run:
-        done = subprocess.run(
-            [node, JS / "check_client.mjs", run.address, ",".join(map(signed, "abc")), way],
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        assert done.returncode == 0, done.stderr
-        receipts = json.loads(done.stdout)
+        receipts = node("check_client.mjs", run.address, ",".join(map(signed, "abc")), way)
         state = run.wait(lambda state: state["served"] >= 3)
     # Each was sent twice under one event id, and accepted once.
     assert all(first["accepted"] for first, _ in receipts)

@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import sqlite3
 from contextlib import closing
-from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -19,7 +17,7 @@ from tests.service.world import episode, make_app, reads, write_app
 LATE = "[late]\ndefault_reward = 0.5"
 
 
-def sends(device: Any, user: str, ends: int = 3) -> None:
+def sends(device, user, ends=3):
     """A person's three decisions, and then some of their outcomes."""
     policy, state = reads(device), "new"
     for step in range(3):
@@ -33,7 +31,7 @@ def sends(device: Any, user: str, ends: int = 3) -> None:
         assert told["status"] == "waiting", told
 
 
-def test_outcomes_may_come_later_than_decisions(tmp_path: Path) -> None:
+def test_outcomes_may_come_later_than_decisions(tmp_path):
     with running(make_app(tmp_path, size=3, serve=LATE, window=600)) as run:
         device = run.client()
         for user in ("ann", "bob"):
@@ -53,7 +51,7 @@ def test_outcomes_may_come_later_than_decisions(tmp_path: Path) -> None:
     assert 'code="409"' not in metrics
 
 
-def test_what_never_came_has_the_declared_default(tmp_path: Path) -> None:
+def test_what_never_came_has_the_declared_default(tmp_path):
     with running(make_app(tmp_path, size=2, serve=LATE)) as run:
         assert run.service.agent.intake.default_reward == 0.5
         device = run.client()
@@ -63,7 +61,7 @@ def test_what_never_came_has_the_declared_default(tmp_path: Path) -> None:
         assert device.outcome("e", step=0, reward=1.0, user="ann")["status"] == "closed"
 
 
-def test_a_clock_publishes_what_is_there(tmp_path: Path) -> None:
+def test_a_clock_publishes_what_is_there(tmp_path):
     with running(make_app(tmp_path, size=1000, serve='[schedule]\nevery = "1 second"')) as run:
         device = run.client()
         sends(device, "ann")
@@ -71,13 +69,13 @@ def test_a_clock_publishes_what_is_there(tmp_path: Path) -> None:
         assert state["served"] == 1
 
 
-def test_mistakes_of_form_are_answered_and_change_nothing(tmp_path: Path) -> None:
+def test_mistakes_of_form_are_answered_and_change_nothing(tmp_path):
     with running(make_app(tmp_path, agent="concurrent_psrl", size=12)) as run:
         device = run.client()
         policy = reads(device)
         good = {"user": "ann", "event": "e", "ticket": device._ticket, "step": 0, "component": 0}
         good |= {"state": "new", "action": "wait", "version": policy.version}
-        wrong: list[dict[str, Any]] = [{"step": s} for s in (-1, 3, "0", True, 0.0, None)]
+        wrong = [{"step": s} for s in (-1, 3, "0", True, 0.0, None)]
         wrong += [{"version": 7}, {"component": None}, {"event": ""}, {"ticket": 5}]
         for more in wrong:
             with pytest.raises(Refused) as raised:
@@ -91,7 +89,7 @@ def test_mistakes_of_form_are_answered_and_change_nothing(tmp_path: Path) -> Non
         assert device.post("/v1/decisions", good | {"ticket": "0.0.x"})["status"] == "unknown"
         assert run.wait(lambda s: True)["waiting"] == 0
         # Values of all kinds are taken.
-        odd: list[Any] = [[], {}, 10**400, -1, "x", None, True, 1e308]
+        odd = [[], {}, 10**400, -1, "x", None, True, 1e308]
         for user, value in enumerate(odd):
             reads(device)
             mine = good | {"user": str(user), "ticket": device._ticket}
@@ -106,7 +104,7 @@ def test_mistakes_of_form_are_answered_and_change_nothing(tmp_path: Path) -> Non
             assert described["paths"][path]["post"]["requestBody"]["required"]
 
 
-def test_whoever_has_a_shared_token_learns_nothing(tmp_path: Path) -> None:
+def test_whoever_has_a_shared_token_learns_nothing(tmp_path):
     with running(make_app(tmp_path, people="")) as run:
         shared = run.client(token=run.tokens["device"])
         policy = reads(shared)
@@ -131,7 +129,7 @@ def test_whoever_has_a_shared_token_learns_nothing(tmp_path: Path) -> None:
         ("[late]\ndefault = 0", "[late] has no key 'default'"),
     ],
 )
-def test_mistakes_in_the_file(tmp_path: Path, words: str, said: str) -> None:
+def test_mistakes_in_the_file(tmp_path, words, said):
     path = write_app(tmp_path, serve=words)
     with pytest.raises(InvalidArgument) as raised:
         read_app(str(path), logs=False)

@@ -18,8 +18,7 @@ def test_devices_draw_and_what_they_drew_counts(tmp_path):
     rng = np.random.default_rng(4)
     with running(make_app(tmp_path, agent="concurrent_psrl", size=12)) as run:
         device, other = run.client(), run.client()
-        whole = other.policy()
-        drawn = set()
+        whole, drawn = other.policy(), set()
         for user in range(12):
             policy = device.policy()
             drawn.add(policy.component)
@@ -32,8 +31,9 @@ def test_devices_draw_and_what_they_drew_counts(tmp_path):
             assert sent["accepted"], sent
         state = run.closes(lambda state: state["served"] >= 12)
         after = device.policy()
-    assert len(drawn) > 1
-    assert state["served"] == 12
+        page = run.client("officer").request("GET", "/policies")[2].decode()
+        assert "most often, and how often" in page
+    assert (len(drawn) > 1, state["served"]) == (True, 12)
     assert after.version == policy.version + 1
 
 

@@ -3,8 +3,6 @@
 import importlib.util
 import json
 import os
-import shutil
-import subprocess
 from pathlib import Path
 
 import pytest
@@ -19,6 +17,7 @@ from tacit.service.client import Client
 from tacit.service.sealing import public_keys, secret, sign_file, signed
 from tacit.store.store import Store
 from tests.cli.calls import call, one_line
+from tests.node import node
 from tests.service.people import signed as token_of
 from tests.service.running import running
 from tests.service.test_javascript import CHROMIUM, DRIVER, browser, files
@@ -97,18 +96,7 @@ def by_python_alone(policy, keys):
 
 
 def by_node(policy, keys):
-    node = shutil.which("node")
-    if node is None:
-        pytest.skip("there is no node: the client in JavaScript was NOT tested")
-    given = json.dumps({"policy": policy.decode(), "keys": keys})
-    done = subprocess.run(
-        [node, CLIENTS / "js/check_signer.mjs"],
-        input=given,
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    return str(json.loads(done.stdout))
+    return str(node("check_signer.mjs", given={"policy": policy.decode(), "keys": keys}))
 
 
 def verdicts(check, policy):

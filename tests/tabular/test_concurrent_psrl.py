@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 import tacit
+from research.worlds import habit
 from tacit import ConcurrentPSRL, InvalidArgument, JointDP, LocalDP, NonPrivate, check_agent
-from tacit.tabular import TabularWorld, concurrent_psrl, grid, riverswim
+from tacit.tabular import concurrent_psrl, grid, riverswim
 from tacit.tabular.concurrent_psrl import ExplorationPlanner, GreedyPolicy
 from tacit.tabular.first_visits import FirstVisits
 from tacit.tabular.posterior import LENT, SpikeSlabPosterior, VisitEstimate
@@ -65,30 +66,12 @@ def test_first_everybody_explores_and_later_few():
     assert (agent.policy.tables[0] == agent.greedy_policy.actions).all()
 
 
-# Until a gain is shown, what serves today serves on.
-
-
-def habit(horizon=140):
-    """Four levels of a habit and three of burden: prompts build it, and too many undo it."""
-    P, r = np.zeros((4, 3, 2, 4, 3)), np.zeros((4, 3, 2))
-    for level, burden, prompt in np.ndindex(4, 3, 2):
-        up = prompt * 0.25 * (1 - burden / 2) * (level < 3)
-        down = (0.03 + 0.12 * prompt * (burden == 2)) * (level > 0)
-        more, less = 0.5 * prompt * (burden < 2), 0.4 * (1 - prompt) * (burden > 0)
-        for step, moved in ((1, up), (-1, down), (0, 1 - up - down)):
-            for weight, changed in ((1, more), (-1, less), (0, 1 - more - less)):
-                if moved * changed > 0:
-                    P[level, burden, prompt, level + step, burden + weight] += moved * changed
-        r[level, burden, prompt] = 0.1 + 0.2 * level - 0.05 * prompt
-    return TabularWorld(P.reshape(12, 2, 12), r.reshape(12, 2), horizon)
-
-
 @pytest.mark.parametrize(("horizon", "users", "seeds"), [(140, 300, (0, 1, 2)), (20, 1000, (109,))])
 def test_few_people_are_not_harmed(horizon, users, seeds):
     """Explorers gave half of what uniform actions give; the last seed's first worlds mislead."""
     world = habit(horizon)
     for seed in seeds:
-        agent = tacit.agent(world.spec, users, JointDP(1.0, 1e-6), noise_seed=seed, seed=seed)
+        agent = ConcurrentPSRL(world.spec, users, JointDP(1.0, 1e-6), noise_seed=seed, seed=seed)
         result = tacit.run(agent, world, seed=seed, progress=False)
         assert result.served_value > 0.97 * world.baseline_value
         assert result.greedy_value == pytest.approx(world.baseline_value)

@@ -24,7 +24,7 @@ START = np.eye(4)[0]
 KINDS = (tacit.PessimisticImprovement, tacit.PessimisticVI)
 
 
-def bandit(contexts: int = 4) -> TabularWorld:
+def bandit(contexts=4):
     means = np.tile([0.2, 0.5, 0.9], (contexts, 1))
     moves = np.full((contexts, 3, contexts), 1.0 / contexts)
     return TabularWorld(moves, means, 1, start=np.full(contexts, 1.0 / contexts))
@@ -46,7 +46,7 @@ def recommended(agent):
     return agent.algorithm.recommendation(agent.state)
 
 
-def test_value_iteration_is_the_empirical_optimum_at_no_price_and_without_caution() -> None:
+def test_value_iteration_is_the_empirical_optimum_at_no_price_and_without_caution():
     """Of exact counts: 600 users in every cell, moved and paid as the world has it on average."""
     world = random_mdp(states=4, actions=3, horizon=3, seed=2)
     agent = tacit.PessimisticVI(world.spec, 100, NonPrivate(), caution=0.0)
@@ -65,7 +65,7 @@ def test_value_iteration_is_the_empirical_optimum_at_no_price_and_without_cautio
     assert moments[0] == pytest.approx(1.0)
 
 
-def test_a_price_of_relative_entropy_is_paid_for() -> None:
+def test_a_price_of_relative_entropy_is_paid_for():
     """One step, two actions worth 0 and 1 of R = 1, price 1 / beta: the known closed form."""
     world = TabularWorld(np.ones((1, 2, 1)), np.array([[0.0, 1.0]]), 1)
     agent = tacit.PessimisticVI(world.spec, 100, NonPrivate(), caution=0.0)
@@ -78,7 +78,7 @@ def test_a_price_of_relative_entropy_is_paid_for() -> None:
     assert plans.moment(plans.tilted(2.0)) == pytest.approx(square)
 
 
-def test_what_is_not_known_is_worth_nothing() -> None:
+def test_what_is_not_known_is_worth_nothing():
     world = random_mdp(states=4, actions=3, horizon=3, seed=2)
     agent = tacit.PessimisticVI(world.spec, 100, BUDGET, noise_seed=0)
     nothing = LogCounts(np.zeros((1, 4, 3, 4)), np.zeros((1, 4, 3)), START, 1.0, 1.0)
@@ -89,7 +89,7 @@ def test_what_is_not_known_is_worth_nothing() -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_no_policy_leaves_what_is_allowed_and_was_done(kind) -> None:
+def test_no_policy_leaves_what_is_allowed_and_was_done(kind):
     table = np.where(SMALL.spec.allowed, 1.0, 0.0)
     table[3] = np.eye(4)[np.flatnonzero(SMALL.spec.allowed[3])[0]]
     table /= table.sum(axis=1, keepdims=True)
@@ -117,7 +117,7 @@ def gains_of(world, policy, model_values, weights, episodes, most=50.0):
     return 2.0 * most * y[:, 0], y[:, 1] * H
 
 
-def test_gains_are_right_where_values_are_right_or_weights_are() -> None:
+def test_gains_are_right_where_values_are_right_or_weights_are():
     """By exact expectations over all episodes of a small world, each weighed by its probability."""
     world = TabularWorld(
         np.array([[[0.7, 0.3], [0.2, 0.8]], [[0.5, 0.5], [0.1, 0.9]]]),
@@ -154,7 +154,7 @@ def test_gains_are_right_where_values_are_right_or_weights_are() -> None:
     assert chance @ wrong != pytest.approx(gain, rel=0.05)
 
 
-def test_an_episode_that_ends_earns_nothing_more() -> None:
+def test_an_episode_that_ends_earns_nothing_more():
     weights = np.full((1, 2, 3, 3), 2.0)
     tables = weights, np.ones((1, 3, 3)), np.ones((1, 2, 3, 3))
     statistic = RobustGains(*tables, np.array([[-10.0, 10.0]]), 2.0, 2)
@@ -172,7 +172,7 @@ def test_an_episode_that_ends_earns_nothing_more() -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("behaviour", ["uniform", "unknown"])
-def test_a_clear_gain_is_found_and_proven(kind, behaviour) -> None:
+def test_a_clear_gain_is_found_and_proven(kind, behaviour):
     world = bandit()
     found = recommended(learnt(kind, world, 40_000, behaviour=behaviour))
     assert found.better
@@ -187,7 +187,7 @@ def test_a_clear_gain_is_found_and_proven(kind, behaviour) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_nothing_to_gain_is_no_recommendation(kind) -> None:
+def test_nothing_to_gain_is_no_recommendation(kind):
     world = TabularWorld(np.full((2, 2, 2), 0.5), np.full((2, 2), 0.5), 2)
     people = Policy.stochastic(np.tile([0.3, 0.7], (2, 2, 1)))
     found = recommended(learnt(kind, world, 5000, behaviour=people))
@@ -197,7 +197,7 @@ def test_nothing_to_gain_is_no_recommendation(kind) -> None:
     assert 1.0 in found.today
 
 
-def test_one_call_splits_users_and_keeps_one_budget(tmp_path) -> None:
+def test_one_call_splits_users_and_keeps_one_budget(tmp_path):
     world, n = bandit(), 3000
     log = world.simulate(Policy.uniform(1, 4, 3), n, np.random.default_rng(0))
     ids = [f"p{i % 2000}" for i in range(n)]
@@ -224,7 +224,7 @@ def test_one_call_splits_users_and_keeps_one_budget(tmp_path) -> None:
     assert str(found).count("joint differential privacy") == 1
 
 
-def test_mistakes_are_refused_in_words() -> None:
+def test_mistakes_are_refused_in_words():
     world = bandit()
     log = world.simulate(Policy.uniform(1, 4, 3), 100, np.random.default_rng(0))
     for change, match in (
@@ -247,13 +247,13 @@ def test_mistakes_are_refused_in_words() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("behaviour", ["uniform", "unknown"])
-def test_agents_pass_all_checks(kind, behaviour) -> None:
+def test_agents_pass_all_checks(kind, behaviour):
     make = partial(kind, privacy=BUDGET, behaviour=behaviour)
     assert not check_agent(make, riverswim(3, 4), users=300).skipped
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_one_record_with_a_tiny_propensity_changes_no_interval(kind) -> None:
+def test_one_record_with_a_tiny_propensity_changes_no_interval(kind):
     """Hers says that she did what no policy may, and then something that was all but impossible."""
     world = random_mdp(states=5, actions=3, horizon=3, seed=1)
     spec = dataclasses.replace(world.spec, admissible=((0, 1),) * 5)
@@ -273,7 +273,7 @@ def test_one_record_with_a_tiny_propensity_changes_no_interval(kind) -> None:
     assert call(other, behaviour=strange).gains[0].high < 1.5
 
 
-def test_logged_propensities_are_as_good_as_the_policy() -> None:
+def test_logged_propensities_are_as_good_as_the_policy():
     """What was served depended on a coin that no state shows; the log has the probabilities."""
     world, n = bandit(), 40_000
     rng = np.random.default_rng(0)

@@ -4,22 +4,18 @@ What an agent earns, or prefers, by the names of its actions is an artefact of a
 """
 
 import math
-from dataclasses import replace
 from functools import partial
-from typing import Any
 
 import numpy as np
 import pytest
 from scipy.special import stdtr
 
-from research.planted.ways import plant
 from research.planted_bugs import HOSTS
 from tacit import UCBPO, UCBVI, JointDP, NonPrivate
-from tacit.privacy.errors import CheckFailed, require
+from tacit.privacy.errors import require
 from tacit.privacy.statistic import Block
 from tacit.simulation.run import PermutedWorld
 from tacit.tabular import riverswim
-from tacit.tabular.policy import Policy
 from tacit.testing.recording import SEED, Trial
 from tacit.testing.sample_users import raw_block
 
@@ -134,44 +130,3 @@ def serve(trial, seed, world, stream, blocks=None):
         agent.learn(world.simulate(policy, size, rng, "episodes"))
         served.append((policy, size))
     return [*served, (agent.policy, 0)]
-
-
-class FirstAction:
-    """Ties go to the action with the smallest number."""
-
-    spec: Any
-
-    def plan(self, state, last, at, rng):
-        plan = super().plan(state, last, at, rng)
-        if last is not None:
-            return plan
-        first = np.zeros(plan.policy.actions.shape, dtype=np.int64)
-        return replace(plan, policy=Policy.deterministic(first, self.spec.actions))
-
-
-class LikesNumbers:
-    """Later on it follows the action with the largest number."""
-
-    spec: Any
-
-    def plan(self, state, last, at, rng):
-        plan = super().plan(state, last, at, rng)
-        if at.releases < 3:
-            return plan
-        most = np.full(plan.policy.actions.shape, self.spec.actions - 1)
-        return replace(plan, policy=Policy.deterministic(most, self.spec.actions))
-
-
-@pytest.mark.parametrize(
-    ("mutant", "check", "words"),
-    [
-        (FirstAction, check_ties, "not broken at random"),
-        (LikesNumbers, check_labels, "named the other way round"),
-    ],
-)
-def test_agents_to_which_names_matter_are_found(mutant, check, words, tmp_path):
-    trial = Trial(
-        partial(plant(mutant, UCBVI.algorithm), **FEW), riverswim(3, 4), tmp_path, users=300
-    )
-    with pytest.raises(CheckFailed, match=words):
-        check(trial, 40)

@@ -7,7 +7,6 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from research.planted.ways import planted
 from research.planted_bugs import BITS, HOSTS, USERS
 from tacit import UCBVI, JointDP, NonPrivate
 from tacit.privacy.errors import CheckFailed, HorizonExceeded, InvalidArgument, require
@@ -15,7 +14,6 @@ from tacit.privacy.statistic import Block
 from tacit.tabular import riverswim
 from tacit.testing.recording import Trial, require_same, snapshot
 from tacit.testing.sample_users import joined, raw_block, some_rows, with_ids
-from tests.test_check_agent import learns
 
 FEW = {"privacy": JointDP(1.0, 1e-6), "schedule": "fixed:size=60"}
 AGENTS = {name: (host.make(), host.world) for name, host in HOSTS.items() if name != BITS}
@@ -129,39 +127,3 @@ def refuse(agent, data, error, what=""):
     else:
         raise CheckFailed(f"{what}: must raise {error.__name__}, but was accepted")
     require_same((before, snapshot(agent)), f"{what}: refused, and yet", "changed")
-
-
-@learns
-def takes_too_many(right, agent, data, *ids):
-    """Takes one user more than it was declared for."""
-    if agent.block_users:
-        right(agent, data, *ids)
-
-
-@learns
-def every_call_is_a_block(right, agent, data, *ids):
-    """Publishes whenever somebody comes."""
-    rows = np.arange(agent.block_users) % max(data.users, 1)
-    right(agent, some_rows(raw_block(data), rows))
-
-
-@learns
-def changed_by_refusals(right, agent, data, *ids):
-    """Counts users before it looks at them."""
-    agent.algorithm.came = getattr(agent.algorithm, "came", 0) + data.users
-    right(agent, data, *ids)
-
-
-@pytest.mark.parametrize(
-    ("mutant", "check", "words"),
-    [
-        (takes_too_many, "refusals", "must raise HorizonExceeded, but was accepted"),
-        (every_call_is_a_block, "chunks", "and block_users is|differ at release"),
-        (changed_by_refusals, "refusals", "refused, and yet came changed"),
-    ],
-)
-def test_agents_that_do_not_are_found(mutant, check, words, tmp_path):
-    with planted(mutant, UCBVI.algorithm) as made:
-        trial = Trial(partial(made, **FEW), riverswim(3, 4), tmp_path, users=300)
-        with pytest.raises(CheckFailed, match=words):
-            {"refusals": check_refusals, "chunks": check_chunks}[check](trial)

@@ -1,7 +1,5 @@
 """A small trial for tests: contexts, people who differ and leave, rewards of 0 and 1."""
 
-from typing import Any
-
 import numpy as np
 
 from tacit.data.episodes import VectorEpisodes
@@ -14,60 +12,48 @@ class Contexts:
     exchangeable_actions = False
 
     def __init__(
-        self,
-        horizon: int = 140,
-        effect: float = 0.2,
-        contexts: int = 8,
-        *,
-        rare: float = 0.5,
-        drop: float = 0.3,
-        people: float = 0.5,
-        **spec: Any,
-    ) -> None:
+        self, horizon=140, effect=0.2, contexts=8, *, rare=0.5, drop=0.3, people=0.5, **spec
+    ):
         self.spec = TrialSpec(horizon, contexts, **spec)
         self.effect, self.rare, self.drop, self.people = effect, rare, drop, people
         self.signs = np.where(np.arange(contexts) % 2, 1.0, -1.0)
         self.name = f"contexts:horizon={horizon},effect={effect}"
         self.optimal_value, self.baseline_value, self.reference_value = 1.0, 0.0, 1.0
 
-    def value(self, policy: Any) -> float:
+    def value(self, policy):
         """Mean gain over chances of a half, over that of the best action."""
         chances = policy.chances(np.eye(len(self.signs)))
         return float(((2.0 * chances - 1.0) * self.signs).mean())
 
-    def simulate(
-        self, policy: Any, users: int, rng: np.random.Generator, form: str = "episodes"
-    ) -> VectorEpisodes:
+    def simulate(self, policy, users, rng, form="episodes"):
         """New people, whose whole history is by one policy."""
         return Cohort(self, users, rng).advance(policy, self.spec.horizon)
 
-    def cohort(self, rng: np.random.Generator) -> "Looks":
+    def cohort(self, rng):
         return Looks(self, rng)
 
 
 class Looks:
     """The same people, moved on from look to look."""
 
-    def __init__(self, world: Contexts, rng: np.random.Generator) -> None:
+    def __init__(self, world, rng):
         self.world, self.rng, self.cohort, self.look = world, rng, None, 0
 
-    def simulate(
-        self, policy: Any, users: int, rng: np.random.Generator, form: str = "episodes"
-    ) -> VectorEpisodes:
+    def simulate(self, policy, users, rng, form="episodes"):
         if self.cohort is None:
             self.cohort = Cohort(self.world, users, self.rng)
         self.look += 1
         return self.cohort.advance(policy, self.world.spec.edges[self.look - 1])
 
     @property
-    def served(self) -> float:
+    def served(self):
         return self.cohort.gain / max(self.cohort.best, 1e-12)
 
 
 class Cohort:
     """People, and their histories so far."""
 
-    def __init__(self, world: Contexts, people: int, rng: np.random.Generator) -> None:
+    def __init__(self, world, people, rng):
         self.world, self.rng, H, S = world, rng, world.spec.horizon, len(world.signs)
         sd = world.people * world.effect / np.sqrt(2.0)
         self.effects = world.effect * world.signs + sd * (
@@ -83,7 +69,7 @@ class Cohort:
         self.at, self.history, self.gain, self.best = 0, None, 0.0, 0.0
         self.ids = [f"person {i}" for i in range(people)]
 
-    def advance(self, policy: Any, until: int) -> VectorEpisodes:
+    def advance(self, policy, until):
         """Everybody's decisions under a policy, up to a look."""
         rng, world, n = self.rng, self.world, len(self.base)
         S, rows = len(world.signs), np.arange(n)
@@ -117,7 +103,7 @@ class Cohort:
         )
 
 
-def play(agent: Any, world: Contexts, seed: int = 0) -> tuple[float, float]:
+def play(agent, world, seed=0):
     """Score of the greedy policy at the end, and of what people got, for one cohort."""
     cohort = world.cohort(np.random.default_rng([seed, 77]))
     while agent.block_users:

@@ -17,7 +17,7 @@ from tests.trial.test_statistics import people
 JOINT = JointDP(1.0, 1e-6)
 
 
-def estimated(world: Contexts, n: int, privacy, average: float, seed: int = 0, **options):
+def estimated(world, n, privacy, average, seed=0, **options):
     agent = ActionCentred(world.spec, n, privacy, noise_seed=seed, **options)
     cohort = Cohort(world, n, np.random.default_rng(seed))
     cohort.effects = cohort.effects + average
@@ -26,26 +26,26 @@ def estimated(world: Contexts, n: int, privacy, average: float, seed: int = 0, *
     return agent
 
 
-def sums(horizon: int, dimension: int, centre, radius: float, rows=None) -> EffectSums:
+def sums(horizon, dimension, centre, radius, rows=None):
     sizes = (horizon, dimension, 2, 0.2)
     return EffectSums(*sizes, centre=centre, radius=radius, rows=rows)
 
 
 @pytest.mark.parametrize("rows", [None, np.array([[2.0, 1.0], [1.0, 3.0]])])
-def test_nobody_counts_for_more_than_was_declared(rows) -> None:
+def test_nobody_counts_for_more_than_was_declared(rows):
     statistic = sums(12, 2, np.full(1 if rows is None else 2, 0.1), 0.3, rows)
     block = lambda rng, n: people(n, 12, 2, 0.3, 0.5, 1)  # noqa: E731
     report = check_statistic(statistic, block, users=60, rounds=15)
     assert max(report.tightness.values()) > 0.9
 
 
-def test_somebody_s_estimate_is_unbiased_by_chances_that_followed_her() -> None:
+def test_somebody_s_estimate_is_unbiased_by_chances_that_followed_her():
     block = people(8000, 60, 1, 0.3, 0.5, 2, effect=0.2)
     found = sums(60, 1, np.full(1, 0.2), 10.0).vectors(block)
     assert abs(10.0 * found[:, 0].mean()) < 7.0 * 10.0 * found[:, 0].std() / np.sqrt(8000)
 
 
-def test_an_interval_covers_and_shrinks_with_epsilon() -> None:
+def test_an_interval_covers_and_shrinks_with_epsilon():
     world = Contexts(60, 0.1, 4, looks=(0.5, 1.0))
     widths = []
     for privacy in (JOINT, JointDP(5.0, 1e-6), NonPrivate()):
@@ -55,7 +55,7 @@ def test_an_interval_covers_and_shrinks_with_epsilon() -> None:
     assert widths[0] > widths[1] > widths[2] > 0.0
 
 
-def test_each_feature_has_an_interval_of_its_own_effect() -> None:
+def test_each_feature_has_an_interval_of_its_own_effect():
     gram = ((1.0, 0.3), (0.3, 0.5))
     spec = TrialSpec(60, 2, probabilities=(0.3, 0.7), looks=(1.0,), gram=gram)
     agent = ActionCentred(spec, 3000, NonPrivate(), report=1.0, by_feature=True)
@@ -71,7 +71,7 @@ def test_each_feature_has_an_interval_of_its_own_effect() -> None:
 
 
 @pytest.mark.slow
-def test_intervals_cover_in_19_of_20_trials() -> None:
+def test_intervals_cover_in_19_of_20_trials():
     world = Contexts(60, 0.1, 8, looks=(1.0,))
     hits, widths = 0, []
     for seed in range(200):
@@ -83,14 +83,14 @@ def test_intervals_cover_in_19_of_20_trials() -> None:
     assert hits >= 200 * 0.95 - 6.2 * math.sqrt(200 * 0.95 * 0.05)
 
 
-def test_people_outside_of_the_balls_are_said() -> None:
+def test_people_outside_of_the_balls_are_said():
     world = Contexts(60, 0.1, 2, looks=(1.0,), reward_scale=0.01)
     effect = estimated(world, 400, NonPrivate(), 0.4, report=1.0).effects()
     assert effect.saturated
     assert (effect.low, effect.high) == (-math.inf, math.inf)
 
 
-def test_a_report_shares_the_last_look() -> None:
+def test_a_report_shares_the_last_look():
     world = Contexts(40, 0.2, 2, looks=(0.5, 1.0))
     agent = estimated(world, 60, JOINT, 0.1, report=0.5)
     noise = [each.noise for each in agent.state.evidence]
@@ -102,7 +102,7 @@ def test_a_report_shares_the_last_look() -> None:
         ActionCentred(TrialSpec(9, 2, actions=3, probabilities=(0.2, 0.6)), 9, JOINT, report=0.5)
 
 
-def test_who_has_no_decision_counts_as_zero() -> None:
+def test_who_has_no_decision_counts_as_zero():
     block = people(5, 12, 2, 0.3, 0.5, 1)
     nothing = Block(5, dict(block.arrays) | {"lengths": np.zeros(5, dtype=int)})
     assert not sums(12, 2, np.full(1, 0.1), 0.3).vectors(nothing).any()

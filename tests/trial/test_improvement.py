@@ -14,12 +14,12 @@ JOINT = JointDP(1.0, 1e-6)
 
 
 @pytest.mark.slow
-def test_it_passes_the_check() -> None:
+def test_it_passes_the_check():
     make = partial(CentredImprovement, privacy=JOINT, rounds=3, discount=0.5)
     check_agent(make, tabular.riverswim(4, 8), users=60)
 
 
-def test_people_are_served_in_rounds_by_a_floor() -> None:
+def test_people_are_served_in_rounds_by_a_floor():
     world = tabular.random_mdp(6, 3, 60, seed=1)
     agent = CentredImprovement(world.spec, 301, NonPrivate(), rounds=2)
     assert agent.schedule.blocks == (151, 150)
@@ -33,14 +33,14 @@ def test_people_are_served_in_rounds_by_a_floor() -> None:
 
 
 @pytest.mark.parametrize("actions", [2, 3])
-def test_without_privacy_it_improves_much(actions: int) -> None:
+def test_without_privacy_it_improves_much(actions):
     world = tabular.random_mdp(6, actions, 100, seed=2)
     agent = CentredImprovement(world.spec, 600, NonPrivate())
     assert tacit.run(agent, world, seed=0, progress=False).greedy_score > 0.7
 
 
 @pytest.mark.slow
-def test_a_thousand_people_are_enough_at_epsilon_1() -> None:
+def test_a_thousand_people_are_enough_at_epsilon_1():
     world = tabular.random_mdp(12, 2, 200, seed=5)
     agent = CentredImprovement(world.spec, 1000, JOINT, noise_seed=0)
     assert tacit.run(agent, world, seed=0, progress=False).greedy_score > 0.7
@@ -56,6 +56,6 @@ def test_a_thousand_people_are_enough_at_epsilon_1() -> None:
         {"privacy": JOINT, "spec": tacit.lq.dosing().spec},
     ],
 )
-def test_other_terms_are_refused(wrong) -> None:
+def test_other_terms_are_refused(wrong):
     with pytest.raises(InvalidArgument):
         CentredImprovement(**{"spec": tabular.riverswim().spec, "users": 12} | wrong)

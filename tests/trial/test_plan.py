@@ -14,7 +14,7 @@ JOINT = JointDP(1.0, 1e-6)
 ONCE = {"looks": (1.0,), "probabilities": (0.5, 0.5)}
 
 
-def test_more_of_anything_is_better() -> None:
+def test_more_of_anything_is_better():
     spec = TrialSpec(140, 8)
     score = plan_trial(spec, 80, 0.1, JOINT).score
     assert plan_trial(spec, 160, 0.1, JOINT).score > score + 0.1
@@ -27,7 +27,7 @@ def test_more_of_anything_is_better() -> None:
     )
 
 
-def test_the_people_needed_reach_the_score() -> None:
+def test_the_people_needed_reach_the_score():
     spec = TrialSpec(60, 4)
     needed = plan_trial(spec, 10, 0.1, JOINT).needed
     assert plan_trial(spec, needed, 0.1, JOINT).score >= 0.8
@@ -36,7 +36,7 @@ def test_the_people_needed_reach_the_score() -> None:
 
 
 @pytest.mark.slow
-def test_a_plan_is_near_a_simulation() -> None:
+def test_a_plan_is_near_a_simulation():
     for n, horizon, effect in ((122, 60, 0.2), (60, 140, 0.1)):
         world = Contexts(horizon, effect, **ONCE)
         made = plan_trial(world.spec, n, effect, JOINT)
@@ -45,7 +45,7 @@ def test_a_plan_is_near_a_simulation() -> None:
         assert abs(np.mean(found) - made.score) < 0.3
 
 
-def test_a_command_says_it() -> None:
+def test_a_command_says_it():
     runner = CliRunner()
     given = ["plan", "--trial", "--people", "120", "--epsilon", "1", "--delta", "1e-6"]
     told = runner.invoke(app, [*given, "--decisions", "60", "--effect", "0.2"])
@@ -56,7 +56,7 @@ def test_a_command_says_it() -> None:
     assert '"score"' in json.output
 
 
-def test_nonsense_is_refused() -> None:
+def test_nonsense_is_refused():
     with pytest.raises(InvalidArgument):
         plan_trial(TrialSpec(60, 4), 0, 0.1, JOINT)
     with pytest.raises(InvalidArgument):

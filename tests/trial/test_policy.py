@@ -1,16 +1,13 @@
 """Policies of trials: ranges, own histories, labels, and what a device reads."""
 
-import json
-import shutil
-import subprocess
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
 
 from tacit import published
 from tacit.trial import TrialPolicy
+from tests.node import node
 
 TWO = TrialPolicy(np.array([0.1, -0.3]), np.diag([0.04, 0.01]), 2, low=0.2, own=0.2)
 SIZE = np.random.default_rng(0).standard_normal((6, 6))
@@ -126,9 +123,6 @@ def test_damaged_files_are_refused(tmp_path, wrong):
 @pytest.mark.parametrize("greedy", [False, True])
 @pytest.mark.parametrize("policy", [TWO, THREE], ids=["two", "three"])
 def test_a_browser_computes_the_same_chances(tmp_path, policy, greedy):
-    program = shutil.which("node")
-    if program is None:
-        pytest.skip("there is no node: the reader in JavaScript was NOT tested")
     policy = replace(policy, greedy=greedy)
     policy.publish(tmp_path / "p.json")
     rng, history = np.random.default_rng(6), policy.history(1)
@@ -141,10 +135,6 @@ def test_a_browser_computes_the_same_chances(tmp_path, policy, greedy):
         both = [p[0].tolist() if p.ndim == 2 else [1.0 - p[0], p[0]] for p in (own, everybody)]
         expected.append(both)
     told = {"policy": (tmp_path / "p.json").read_text(), "decisions": decisions}
-    check = Path(__file__).parents[2] / "clients" / "js" / "check_trial.mjs"
-    done = subprocess.run(
-        [program, check], input=json.dumps(told), capture_output=True, text=True, check=True
-    )
-    read = json.loads(done.stdout)
+    read = node("check_trial.mjs", given=told)
     assert read["right"]
     np.testing.assert_allclose(read["found"], expected, rtol=1e-9, atol=1e-11)

@@ -27,7 +27,6 @@ def test_looks_are_shares_of_a_history():
         {"looks": (0.5, 0.25, 1.0)},
         {"looks": (0.5,)},
         {"looks": (0.001, 0.01, 1.0)},
-        {"feature_names": ["a"]},
         {"gram": [[1.0, 0.0]]},
         {"gram": [[1.0, 0.0], [0.0, -1.0]]},
         {"gram": [[0.0, 0.0], [0.0, 0.0]]},

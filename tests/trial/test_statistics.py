@@ -9,9 +9,7 @@ from tacit.privacy.statistic import Block
 from tacit.trial import CentredScores
 
 
-def people(
-    n: int, horizon: int, contexts: int, chance: float, usual: float, seed: int, effect: float = 0.0
-) -> Block:
+def people(n, horizon, contexts, chance, usual, seed, effect=0.0):
     """Rewards of 0 and 1 in contexts at random, with one effect everywhere."""
     rng = np.random.default_rng(seed)
     where = rng.integers(contexts, size=(n, horizon + 1))
@@ -22,7 +20,7 @@ def people(
     return Block(n, arrays | {"propensities": logged, "lengths": np.full(n, horizon)})
 
 
-def several(n: int, horizon: int, rng: np.random.Generator, *, states: int = 0) -> Block:
+def several(n, horizon, rng, *, states=0):
     """Three actions with logged chances of all; states are numbers, or vectors."""
     chances = rng.dirichlet(np.full(3, 5.0), size=(n, horizon))
     arrays = {
@@ -47,13 +45,13 @@ STATISTICS = {
 
 
 @pytest.mark.parametrize("kind", STATISTICS)
-def test_nobody_counts_for_more_than_one(kind: str) -> None:
+def test_nobody_counts_for_more_than_one(kind):
     statistic, sample = STATISTICS[kind]
     report = check_statistic(statistic, lambda rng, n: sample(rng, n), users=60, rounds=15)
     assert max(report.tightness.values()) > 0.9
 
 
-def test_opposite_people_attain_the_bound() -> None:
+def test_opposite_people_attain_the_bound():
     statistic, block = CentredScores(40, 1, 2, 0.5), people(1, 40, 1, 0.5, 0.5, 3)
     other = dict(block.arrays) | {"actions": 1 - np.asarray(block["actions"])}
     apart = statistic.vectors(block) - statistic.vectors(Block(1, other))
@@ -62,7 +60,7 @@ def test_opposite_people_attain_the_bound() -> None:
 
 @pytest.mark.parametrize("chance", [0.2, 0.5, 0.8])
 @pytest.mark.parametrize("contexts", [1, 8])
-def test_without_an_effect_rare_rewards_show_none(chance: float, contexts: int) -> None:
+def test_without_an_effect_rare_rewards_show_none(chance, contexts):
     # Divided by its length alone, V would have a mean of -0.05 in a single context at p = 0.2.
     found = CentredScores(60, contexts, 2, 0.2).vectors(people(6000, 60, contexts, chance, 0.05, 4))
     error = 1.0 / np.sqrt(6000 * contexts)
@@ -70,7 +68,7 @@ def test_without_an_effect_rare_rewards_show_none(chance: float, contexts: int) 
     assert abs(found.mean()) < 6.5 * error / np.sqrt(contexts)
 
 
-def test_an_effect_shows_whatever_the_scale_of_rewards() -> None:
+def test_an_effect_shows_whatever_the_scale_of_rewards():
     block = people(400, 100, 2, 0.3, 0.5, 5, effect=0.3)
     statistic = CentredScores(100, 2, 2, 0.2)
     found = statistic.vectors(block)
@@ -80,7 +78,7 @@ def test_an_effect_shows_whatever_the_scale_of_rewards() -> None:
     assert (found == scaled).all()
 
 
-def test_decisions_beyond_a_history_do_not_count() -> None:
+def test_decisions_beyond_a_history_do_not_count():
     block = people(20, 30, 2, 0.3, 0.5, 6)
     statistic, short = CentredScores(30, 2, 2, 0.2), np.full(20, 10)
     arrays = dict(block.arrays) | {"lengths": short}
@@ -94,7 +92,7 @@ def test_decisions_beyond_a_history_do_not_count() -> None:
     assert not statistic.vectors(Block(20, arrays)).any()
 
 
-def test_later_rewards_count_where_actions_last() -> None:
+def test_later_rewards_count_where_actions_last():
     # The reward of a decision is the action before it.
     block = people(300, 50, 1, 0.5, 0.5, 7)
     taken = np.asarray(block["actions"])
@@ -104,14 +102,14 @@ def test_later_rewards_count_where_actions_last() -> None:
     assert abs(CentredScores(50, 1, 2, 0.5).vectors(later).mean()) < 0.4
 
 
-def test_a_missing_chance_is_refused_by_its_name() -> None:
+def test_a_missing_chance_is_refused_by_its_name():
     block = people(3, 10, 2, 0.3, 0.5, 8)
     arrays = {name: array for name, array in block.arrays.items() if name != "propensities"}
     with pytest.raises(InvalidArgument, match="propensities"):
         CentredScores(10, 2, 2, 0.2).check(Block(3, arrays))
 
 
-def test_chances_of_a_table_are_those_that_are_logged() -> None:
+def test_chances_of_a_table_are_those_that_are_logged():
     rng = np.random.default_rng(9)
     table = rng.dirichlet(np.full(3, 5.0), size=4)
     block = several(30, 12, rng, states=4)

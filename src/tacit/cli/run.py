@@ -63,7 +63,7 @@ def _run(
     place = built if processes == 1 or len(lines) * len(runs) == 1 else world
     jobs = list[Job]()
     for line in lines:
-        line.choice = line.choice.settled(built.spec, line.privacy)
+        line.choice = line.choice.settled(built.spec, line.privacy, declared)
         made = line.choice.build(built.spec, declared, line.privacy)
         line.why = str(getattr(made, "why", ""))
         job = Job(place, line.choice, line.privacy, declared, seed, line.label).identified(built)

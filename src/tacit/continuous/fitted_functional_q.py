@@ -175,7 +175,7 @@ class FittedFunctionalQ(BoxAlgorithm[SweepState]):
     def learn(
         self, state: SweepState, plan: Plan, block: BlockInfo, rng: Generator
     ) -> Queries[SweepState]:
-        """Where users were and then one query per sweep; or one, where they are served."""
+        """Where users were, then a query per sweep; or one query. Args: see Algorithm.learn."""
         if state.filter is not None:
             return self._correct(state, state.filter, plan, block)
         return self._sweep(state, block) if self.exploring(block) else self._serve(state, block)
@@ -237,7 +237,7 @@ class FittedFunctionalQ(BoxAlgorithm[SweepState]):
         return replace(state, weights=carried + known.targets(self.basis), filter=known)
 
     def plan(self, state: SweepState, last: Plan | None, at: Progress, rng: Generator) -> Plan:
-        """The policy that users follow, and the best actions by Q."""
+        """The policy that users follow, and the best actions by Q. Args: see Algorithm.plan."""
         if last is None:
             first = self.uniform()
             return Plan(first, first)

@@ -112,7 +112,7 @@ class ModelPosterior(BoxAlgorithm[MoveState]):
     def learn(
         self, state: MoveState, plan: Plan, block: BlockInfo, rng: Generator
     ) -> Queries[MoveState]:
-        """Moments of steps; and of the first block before that how far states move."""
+        """Moments of steps; first, once, of how far states move. Args: see Algorithm.learn."""
         moves, ends, left = state.moves, state.ends, 1.0
         if moves is None:
             release = yield Query(self._how_far(), share=SCALES)
@@ -212,7 +212,7 @@ class ModelPosterior(BoxAlgorithm[MoveState]):
         return nexts, rewards, over
 
     def plan(self, state: MoveState, last: Plan | None, at: Progress, rng: Generator) -> Plan:
-        """The best actions by values in the model, and the policy that serves, which explores."""
+        """The best actions in the model, and a policy that explores. Args: see Algorithm.plan."""
         if state.moves is None:
             first = self.behaviour()
             return Plan(first, first)

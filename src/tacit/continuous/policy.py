@@ -164,10 +164,10 @@ class QPolicy:
             raise InvalidArgument(
                 f"features are {self.features!r}, which are code and cannot be published as numbers"
             )
-        kind = {"features": np.array(self.features.published_as)}
-        kind |= {"weights": self.weights, "epsilon": np.array(self.epsilon)}
-        kind |= {"preference": np.array(self.preference, dtype=np.int64)}
-        write_published(path, self.version, kind | self.features.parameters(), kind=self.kind)
+        stored: dict[str, Any] = {"weights": self.weights, "epsilon": np.array(self.epsilon)}
+        stored["preference"] = np.array(self.preference, dtype=np.int64)
+        stored["features"] = np.array(self.features.published_as)
+        write_published(path, self.version, stored | self.features.parameters(), kind=self.kind)
 
     def __repr__(self) -> str:
         drawn = f", uniform with {self.epsilon:g}" if self.epsilon else ""

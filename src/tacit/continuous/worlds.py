@@ -61,7 +61,7 @@ class VectorWorld(ABC):
     def simulate(
         self, policy: QPolicy, users: int, rng: np.random.Generator, form: Form = "episodes"
     ) -> VectorEpisodes | Block:
-        """A block of users who follow a policy, the same in both forms."""
+        """A block of users who follow a policy, alike in both forms. Args: see World.simulate."""
         one_of("form", form, ("episodes", "streamed"))
         self.check_policy(policy)
         users = check_users(users)

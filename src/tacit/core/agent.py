@@ -39,7 +39,7 @@ from tacit.privacy.statistic import Block, Statistic
 from tacit.privacy.validation import instance_of, seed_of, whole_number
 from tacit.store import ledger, runs, schema
 from tacit.store.runs import Answer
-from tacit.store.store import Store, change_rows, rows_of
+from tacit.store.store import Store, change_rows, delete_rows, rows_of
 from tacit.store.values import load
 
 
@@ -280,8 +280,7 @@ class Agent(Uncopyable):
     @property
     def arms(self) -> ArmState | None:
         """Released returns by arm, and the evidence in them; None where none are asked for."""
-        state = self._run.look().checkpoint.state
-        return state if isinstance(state, ArmState) else None
+        return self.state if isinstance(self.state, ArmState) else None
 
     @property
     def plan(self) -> Plan:
@@ -432,6 +431,16 @@ class Agent(Uncopyable):
         with self._alone("roll_back"):
             self._loop.roll_back(version, pin)
 
+    def adopt(self, policy: Any) -> None:
+        """Tries a policy that was trained elsewhere, perhaps in a simulator, on a share of users.
+
+        It challenges as a new version, and takes over if the next release says it is better.
+        """
+        if not isinstance(self.state, ArmState):
+            raise InvalidArgument("a policy is tried by arms: give baseline= or holdout=")
+        with self._alone("adopt"):
+            self._loop.roll_back(self._run.look().row.latest, tried=(policy,))
+
     def unpin(self) -> None:
         """After the next release a new policy serves again."""
         self._set("unpin", pinned=0)
@@ -461,21 +470,16 @@ class Agent(Uncopyable):
 
         An economy: commits are fenced, whoever computes.
         """
-        now = time.time()
-
-        def held(run: Any) -> bool:
-            # One that ends too late was given by a clock that was ahead.
-            return bool(run.leader != who and now < run.lease <= now + 2.0 * seconds)
-
-        run = self._run.look().row
-        if held(run):
-            return False
-        if run.leader != who or not now + seconds / 2 <= run.lease <= now + 2.0 * seconds:
-            with self.store.write() as db:
-                if held(runs.find(db, self.run_name)):
-                    return False
+        now, run = time.time(), self.run_row()
+        most, mine = now + 2.0 * seconds, run.leader == who
+        # One that ends too late was given by a clock that was ahead.
+        if now < run.lease <= most and (not mine or run.lease >= now + seconds / 2):
+            return bool(mine)
+        with self.store.write() as db:
+            run = runs.find(db, self.run_name)
+            if free := run.leader == who or not now < run.lease <= most:
                 runs.set_run(db, self.run_name, leader=who, lease=now + seconds)
-        return True
+        return bool(free)
 
     def policy_body(self, version: int) -> tuple[bytes, str] | None:
         """The public JSON file of a version and its hash; None of one that never was.
@@ -502,15 +506,16 @@ class Agent(Uncopyable):
         with self.store.write() as db:
             runs.report_problem(db, self.run_name, problem)
 
-    def resolve_problem(self, problem: str = "") -> None:
-        """Ends a problem, or all of them."""
+    def resolve_problem(self) -> None:
+        """Ends all problems that were noted."""
         with self.store.write() as db:
-            runs.resolve_problem(db, self.run_name, problem)
+            delete_rows(db, schema.problems, run=self.run_name)
 
     def problems(self) -> list[str]:
         """Problems of the run, whichever process found them."""
         with self.store.read() as db:
-            return runs.problems_of(db, self.run_name)
+            found = rows_of(db, schema.problems, "since", run=self.run_name)
+            return [row.problem for row in found]
 
 
 def open_run(store: Store | str | os.PathLike[str], name: str = "run") -> Agent:

@@ -7,11 +7,10 @@ until there is evidence that another policy is better::
     agent = tacit.agent(spec, 100_000, JointDP(1.0, 1e-6), baseline=today, holdout=0.1)
     agent.arms.gain().interval(0.95)  # gain of the agent's policies over the baseline, per user
 
-*Evidence* (:class:`Evidence`) is an estimated gain: from released returns (:class:`ArmReturns`), or
-from worlds drawn from a posterior, which costs no privacy. A policy takes over
-(:func:`takes_over`) when the lower bound of its gain over the one that serves is above zero, at a
-level of which every look spends its part (:meth:`Arms.level`), fixed in advance: the chance that
-any look is wrong is at most ``alpha``.
+*Evidence* (:class:`Evidence`) is a gain, estimated from released returns (:class:`ArmReturns`). A
+policy takes over (:func:`takes_over`) when the lower bound of its gain over the one that serves is
+above zero, at a level of which every look spends its part (:meth:`Arms.level`), fixed in advance:
+the chance that any look is wrong is at most ``alpha``.
 
 Estimate. Let p be the chance of an arm, n the users of a block, and S, Q the released sums over the
 arm's users of g = (G - c) / R, cut to [-1, 1], and of g^2. Then c + R S / (n p) is an unbiased
@@ -62,7 +61,6 @@ class Arms:
         explore: share of the other users who follow policies that are not shown to be better; it
             falls with the users served since a policy last took over.
         returns: smallest and largest return that count; by default what the spec says.
-        looks: how many there will be, if that is fixed; else the j-th spends alpha / (j (j + 1)).
     """
 
     baseline: Any = field(default=None, repr=False)
@@ -71,7 +69,6 @@ class Arms:
     alpha: float = 0.05
     explore: float = 0.2
     returns: tuple[float, float] | None = None
-    looks: int | None = None
 
     def __post_init__(self) -> None:
         for name in ("holdout", "share", "alpha", "explore"):
@@ -86,7 +83,7 @@ class Arms:
 
     def level(self, look: int) -> float:
         """The part of ``alpha`` that a look spends, counted from 1."""
-        return self.alpha / (self.looks or look * (look + 1))
+        return self.alpha / (look * (look + 1))
 
     def ends(self, spec: Any) -> tuple[float, float]:
         """Smallest and largest return that count."""
@@ -267,11 +264,6 @@ class Evidence:
         reach = float((weights * reaches).max())
         return cls(float(weights @ gains), math.sqrt(float(weights**2 @ variances)), reach)
 
-    @classmethod
-    def of_worlds(cls, gains: Floats) -> Self:
-        """Of gains in worlds drawn from a posterior, which releases have paid for."""
-        return cls(float(np.mean(gains)), float(np.std(gains, ddof=1)))
-
 
 def takes_over(evidence: Evidence, alpha: float) -> bool:
     """Whether a policy replaces the one that serves: its gain is surely above zero."""
@@ -395,7 +387,11 @@ class _Arming(Algorithm[Any]):
         elif serving is None:
             chances = chances[[SERVING, BASELINE, CHALLENGER, EXPLORING]]
         chances[BASELINE] += self.arms.holdout
-        memory = ArmMemory(inner, chances, serving, since, changed)
+        return self._served(ArmMemory(inner, chances, serving, since, changed), inner.greedy)
+
+    def _served(self, memory: ArmMemory, greedy: Any) -> Plan:
+        """The policies of arms and of the algorithm, each by its chance."""
+        inner, chances, serving = memory.inner, memory.chances, memory.serving
         baseline = self.uniform() if self.arms.baseline is None else self.arms.baseline
         served_by = {BASELINE: baseline, SERVING: serving, CHALLENGER: inner.greedy}
         arms = [arm for arm in served_by if chances[arm] > 0.0]
@@ -406,7 +402,19 @@ class _Arming(Algorithm[Any]):
         policy = self.mixture(policies, np.concatenate([chances[arms], weights]))
         arm_of = (*arms, *[EXPLORING] * len(own))
         inner_of = (*[-1] * len(arms), *range(len(own)))
-        return Plan(policy, inner.greedy, replace(memory, arm_of=arm_of, inner_of=inner_of))
+        return Plan(policy, greedy, replace(memory, arm_of=arm_of, inner_of=inner_of))
+
+    def adopted(self, plan: Plan, policy: Any) -> Plan:
+        """The plan with another challenger, which is of the kind of the greedy policy."""
+        memory, chances = plan.memory, plan.memory.chances.copy()
+        if _kind(policy) != _kind(plan.greedy):
+            raise InvalidArgument(f"policy must be one like {plan.greedy!r}, got {policy!r}")
+        if self.judges or not chances[EXPLORING]:
+            raise InvalidArgument("no share of users tries other policies")
+        if not chances[CHALLENGER]:
+            chances[[CHALLENGER, EXPLORING]] = 0.5 * chances[EXPLORING]
+        inner = replace(memory.inner, greedy=policy)
+        return self._served(replace(memory, inner=inner, chances=chances), plan.greedy)
 
     def mixed(self, plans: Mapping[int, Plan], users: Mapping[int, int]) -> Plan:
         newest, shares = plans[max(plans)], {v: users[v] / sum(users.values()) for v in plans}
@@ -426,6 +434,12 @@ class _Arming(Algorithm[Any]):
         policy = self.mixture(policies, weights).as_version(newest.policy.version)
         told = {"inner": inner, "arm_of": tuple(arms), "inner_of": tuple(places)}
         return Plan(policy, newest.greedy, replace(newest.memory, chances=chances, **told))
+
+
+def _kind(policy: Any) -> tuple[Any, ...]:
+    """Type and sizes, which policies for one spec have in common."""
+    own: Any = [getattr(policy, n, None) for n in ("sizes", "n_actions", "gains", "features")]
+    return type(policy), *own[:2], np.shape(own[2]), getattr(own[3], "dimension", None)
 
 
 def armed(kind: type[Algorithm[Any]], problem: Any) -> type[Algorithm[Any]]:

@@ -28,7 +28,6 @@ from tacit.privacy.statistic import Block, frozen
 from tacit.privacy.validation import row_ids
 from tacit.store import runs
 from tacit.store.runs import Answer
-from tacit.store.store import StoreGone
 from tacit.store.values import dump
 
 Ids: TypeAlias = Sequence[int | str] | None
@@ -63,13 +62,9 @@ class Receipt:
         return self.counted + self.waiting
 
     def __str__(self) -> str:
-        fates = {
-            "counted": self.counted,
-            "waiting": self.waiting,
-            "of retired versions": self.retired,
-            "refused by the budget": self.refused,
-            "known before": self.known,
-        }
+        fates = {"counted": self.counted, "waiting": self.waiting}
+        fates |= {"of retired versions": self.retired, "refused by the budget": self.refused}
+        fates |= {"known before": self.known}
         words = [f"{count:,} {fate}" for fate, count in fates.items() if count]
         new = f"; published {', '.join(map(str, self.published))}" if self.published else ""
         return f"{self.users:,} episodes: {', '.join(words) or 'none'}; version {self.version}{new}"
@@ -163,10 +158,9 @@ class EpisodeIntake:
 
     def room(self, view: RunView) -> int:
         """How many more users the block takes that fills."""
-        block = view.filling
-        if block.stage != "open":
-            return 0
-        return max(0, int(block.size - block.places) - self.buffer.users(block.block))
+        block = view.blocks[-1]
+        left = int(block.size - block.places) - self.buffer.users(block.block)
+        return max(0, left) if block.stage == "open" else 0
 
     # Episodes that are there.
 
@@ -187,7 +181,10 @@ class EpisodeIntake:
         users, start, stop, before = given, 0, 0, self.users_taken(view.row)
         try:
             came = self._new(view.row, self._named(data, ids, events))
-            self._check_open(view.row)
+            if view.row.succeeded:
+                raise HorizonExceeded("this agent has a successor: give users to that one")
+            if view.row.stopped:
+                raise InvalidArgument("this run is stopped: agent.start() lets users come again")
             on_policy = view.on_policy and not data.aggregate
             asked = on_policy and self.users_taken(view.row) < self.run.algorithm.users
             taught = came.only(self._teaching(view, came.rows)) if asked else came
@@ -207,19 +204,18 @@ class EpisodeIntake:
                     continue
                 whole = int(data["devices"][0]) if "devices" in data.arrays else users
                 if data.aggregate and whole != room:
-                    raise InvalidArgument(
-                        f"sums must be of one whole block: {room} users, got {whole}"
-                    )
+                    said = f"sums must be of one whole block: {room} users, got {whole}"
+                    raise InvalidArgument(said)
                 # Users who followed a policy go into its block, however many they are.
                 stop = users if on_policy else min(users, start + room)
-                told, part = self.put(arrivals.only(range(start, stop)), here.filling), stop - start
+                told = self.put(arrivals.only(range(start, stop)), here.blocks[-1])
                 if told is None:
                     continue  # another process was faster
-                start = stop
+                part, start = stop - start, stop
                 while step():
                     published.append(self.run.look().row.latest)
                 after = self.run.look()
-                if after.oldest.block > here.filling.block:
+                if after.blocks[0].block > here.blocks[-1].block:
                     counted += told
                 else:
                     waiting += told
@@ -237,15 +233,14 @@ class EpisodeIntake:
 
     def _wait_for_room(self, users: int, step: Callable[[], bool]) -> None:
         """Goes on with a block that another process filled, or waits for it."""
-        block = self.run.look().filling
-        if block.size and block.stage != "closed":
-            if not step():
-                time.sleep(0.01)
-            return
-        raise HorizonExceeded(
-            f"no block is left for {users} more users: the schedule ended, or the block waits for "
-            "devices that have a place in it"
-        )
+        block = self.run.look().blocks[-1]
+        if not block.size or block.stage == "closed":
+            raise HorizonExceeded(
+                f"no block is left for {users} more users: the schedule ended, or the block waits "
+                "for devices that have a place in it"
+            )
+        if not step():
+            time.sleep(0.01)
 
     def _named(self, data: Block, ids: Ids, events: Sequence[str] | None) -> Arrivals:
         """A call's users, by the hashes of their names and events, where they have any."""
@@ -257,10 +252,10 @@ class EpisodeIntake:
             row_ids(ids, data.users)
             names = hashed(ids)
         if events is not None:
-            both = [*zip(names or [""] * data.users, events, strict=False)]
+            both = [f"{n} {e}" for n, e in zip(names or [""] * data.users, events, strict=False)]
             if len(events) != data.users or len({*both}) != data.users:
                 raise InvalidArgument("events must be one for each user, and no two the same")
-            keys = hashed([f"{name} {event}" for name, event in both])
+            keys = hashed(both)
         return Arrivals(data, names, keys, range(data.users))
 
     def _new(self, row: Any, arrivals: Arrivals) -> Arrivals:
@@ -268,14 +263,8 @@ class EpisodeIntake:
         if not arrivals.keys:
             return arrivals
         with self.run.store.read() as db:
-            old = {event.event for event in runs.known(db, row, event=arrivals.keys)}
+            old = runs.known(db, row, event=arrivals.keys)
         return arrivals.only([i for i, key in enumerate(arrivals.keys) if key not in old])
-
-    def _check_open(self, row: Any) -> None:
-        if row.succeeded:
-            raise HorizonExceeded("this agent has a successor: give users to that one")
-        if row.stopped:
-            raise InvalidArgument("this run is stopped: agent.start() lets users come again")
 
     def _with_places(self, row: Any, arrivals: Arrivals) -> Arrivals:
         """Those who come, if there are places for them; who would be refused needs none."""
@@ -334,21 +323,22 @@ class EpisodeIntake:
                 self.buffer.add(kept.rows, self.run.look().row.block, kept.names)
         else:
             with store.write() as db:
-                row = runs.find(db, self.run.name)
-                now = runs.block_of(db, self.run.name, row.block)
-                if (now.block, now.stage, now.places) != (seen.block, seen.stage, seen.places):
-                    return None
+                view = self.run.read(db)
+                row, now = view.row, view.blocks[-1]
                 pays, kept = runs.admit(db, row, row.block, names or [""]), arrivals
                 if names:
                     kept = arrivals.only([i for i, cost in enumerate(pays) if cost >= 0])
                 cost = [cost for cost in pays if cost >= 0]
-                if kept.rows.users:
+                same = (now.block, now.stage, now.places) == (seen.block, seen.stage, seen.places)
+                if same and kept.rows.users:
                     paid = [*zip(kept.names, cost, strict=True)] if names else ()
                     mine = kept.rows if store.durable else kept.rows.sealed()
-                    self._write(db, row, row.block, mine, paid, [(k, "") for k in kept.keys])
+                    self._write(db, row, now, mine, paid, [(k, "") for k in kept.keys])
                     if opened:  # of devices that dropped out nothing comes
-                        runs.set_block(db, row, row.block, size=now.places + kept.rows.users)
-            self.run.look(fresh=True)
+                        runs.set_block(db, now, size=now.places)
+            self.run.keep(view)
+            if not same:
+                return None
         return kept.rows.users
 
     def _admitted(self, arrivals: Arrivals) -> Arrivals:
@@ -359,33 +349,29 @@ class EpisodeIntake:
         if not arrivals.names:
             return arrivals
         row = self.run.look().row
-        rows, visits, block = list[int](), self.visits, row.block
+        visits, block = self.visits, row.block
         if visits is None:
             with self.run.store.read() as db:
                 visits = runs.came(db, row)
             for name in self.buffer.names if self.buffer.users(block) else ():
-                visits[name] = (visits.get(name, (0, -1))[0] + 1, block)
-        for i, name in enumerate(arrivals.names):
-            came = visits.get(name, (0, -1))
-            if not runs.spent_up(row, block, came):
-                visits[name] = (came[0] + 1, block)
-                rows.append(i)
+                runs.visit(row, block, visits, name)
+        rows = [i for i, name in enumerate(arrivals.names) if runs.visit(row, block, visits, name)]
         self.visits = visits
         return arrivals.only(rows)
 
-    def spill(self, db: Any, row: Any) -> None:
+    def spill(self, db: Any, view: RunView) -> None:
         """Writes the users who wait in memory to the store."""
-        if not self.buffer.users(row.block):
+        if not self.buffer.users(view.row.block):
             return
         given, names, paid = self.buffer.rows(), self.buffer.names, []
         if names:
-            cost = runs.admit(db, row, row.block, names)
+            cost = runs.admit(db, view.row, view.row.block, names)
             kept = [i for i, pays in enumerate(cost) if pays >= 0]
             given, paid = _rows(given, kept), [(names[i], cost[i]) for i in kept]
-        self._write(db, row, row.block, given, paid)
+        self._write(db, view.row, view.blocks[-1], given, paid)
 
     def _write(
-        self, db: Any, row: Any, block: int, rows: Block, people: Any = (), events: Any = ()
+        self, db: Any, row: Any, block: Any, rows: Block, people: Any = (), events: Any = ()
     ) -> None:
         """One packet of users. Memory that is lost with this process holds what has no names."""
         in_memory = type(rows) is not Block or (not people and not self.run.store.durable)
@@ -395,8 +381,8 @@ class EpisodeIntake:
             found, counts = np.unique(rows.arrays["versions"], return_counts=True)
             shares = dict(zip(found.tolist(), counts.tolist(), strict=True))
         missing = rows["came"].shape[1] if "came" in rows.arrays else 0
-        packet = runs.Packet(block, rows.users, data, shares, people, events, missing)
-        number = runs.put(db, row, packet)
+        packet = runs.Packet(rows.users, data, shares, people, events, missing)
+        number = runs.put(db, row, block, packet)
         if in_memory:
             self.packets[number] = rows
 
@@ -405,7 +391,7 @@ class EpisodeIntake:
     def ticket(self) -> str:
         """Takes a place in the block that fills; empty where there is none."""
         view = self.run.view or self.run.look()
-        block, row = view.filling, view.row
+        block, row = view.blocks[-1], view.row
         with self._counting:
             both = (*self._taken.items(), *self._writing.items())
             places = block.places + sum(n for (of, _), n in both if of == block.block)
@@ -422,60 +408,62 @@ class EpisodeIntake:
 
     def flush(self) -> None:
         """Writes places that were taken since; a block that has all of its own closes."""
-        view = self.run.look()
         if self._taken:
-            with self._written() as taken, self.run.store.write() as db:
-                self._count(db, runs.find(db, self.run.name), view, taken)
+            with self._written():
+                return
+        self.run.look()
 
     @contextlib.contextmanager
-    def _written(self) -> Iterator[Places]:
-        """Places that are written within, and are there again if that fails."""
+    def _written(self) -> Iterator[tuple[Any, RunView, dict[int, Any]]]:
+        """A transaction that writes places which were taken, and the open blocks in it by number.
+
+        If it fails, the places are there again.
+        """
         with self._flushing:
             with self._counting:
                 taken, self._taken = self._taken, Counter()
                 self._writing = taken
             try:
-                yield taken
+                with self.run.store.write() as db:
+                    view = self.run.read(db)
+                    blocks = {b.block: b for b in view.blocks if b.stage in ("open", "closed")}
+                    for number in sorted({number for number, _ in taken} & blocks.keys()):
+                        mine = {v: n for (block, v), n in taken.items() if block == number}
+                        runs.take_places(db, view.row, blocks[number], mine)
+                        self._close_full(db, view, blocks[number])
+                    yield db, view, blocks
+                self.run.keep(view)
             except BaseException:
                 with self._counting:
                     self._taken.update(taken)
                 raise
-            else:
-                with contextlib.suppress(StoreGone):
-                    self.run.look(fresh=True)
             finally:
                 with self._counting:
                     self._writing = Counter()
 
-    def _count(self, db: Any, row: Any, view: RunView, taken: Places) -> None:
-        for block in runs.take_places(db, row, taken):
-            self._close_full(db, row, view, block)
-
-    def _close_full(self, db: Any, row: Any, view: RunView, block: Any) -> None:
+    def _close_full(self, db: Any, view: RunView, block: Any) -> None:
         """Closes a block that has all its places; the next one opens if it may."""
         if block.stage != "open" or block.places < block.size:
             return
-        runs.set_block(db, row, block.block, stage="closed", at=time.time())
+        runs.set_block(db, block, stage="closed", at=time.time())
         if self.run.fills_ahead(view):
-            self.run.open_next(db, runs.find(db, self.run.name), view.checkpoint)
+            self.run.open_next(db, view)
 
     def close_by_clock(self, seen: Any) -> bool:
         """Closes the block that fills if it has places and its time has come; whether it did."""
         due = bool(self.every and seen.stage == "open" and time.time() >= seen.at + self.every)
         if not due or not seen.places + self.buffer.users(seen.block):
             return False
-        view = self.run.look()
         with self.run.store.write() as db:
-            row = runs.find(db, self.run.name)
-            if runs.block_of(db, self.run.name, seen.block).stage != "open":
+            view = self.run.read(db)
+            block = view.blocks[-1]
+            if (block.block, block.stage) != (seen.block, "open"):
                 return False
-            self.spill(db, row)
-            block = runs.block_of(db, self.run.name, seen.block)
-            runs.set_block(db, row, block.block, size=block.places)
+            self.spill(db, view)
+            runs.set_block(db, block, size=block.places)
             # Those who come with an episode are all there; devices have their window.
-            if block.users < block.places or runs.by_ticket(db, row, block.block):
-                block.size = block.places
-                self._close_full(db, row, view, block)
+            if block.users < block.places or runs.by_ticket(db, view.row, block.block):
+                self._close_full(db, view, block)
         self.buffer, self.visits = EpisodeBuffer(), None
         return True
 
@@ -496,17 +484,31 @@ class EpisodeIntake:
             tickets: Places that they took with their policies.
             then: Goes on in the transaction with these answers, and returns others.
         """
-        view, store = self.run.look(), self.run.store
-        with self._written() as taken, store.write() as db:
-            row = runs.find(db, self.run.name)
-            self._count(db, row, view, taken)  # or places of these devices would count twice
+        # Places of these devices would count twice if they were not written first.
+        with self._written() as (db, view, blocks):
+            row, alike = view.row, self.run.algorithm.privacy.devices_add
             names, keys = self.hashed(people, events)
-            told, groups = runs.decide(db, row, keys, tickets, [*map(self._place, tickets)])
-            for (number, version), some in sorted(groups.items()):
-                if self.run.algorithm.privacy.devices_add and version != row.version:
-                    # Reports in one sum are of one version; the run was rolled back just now.
-                    told |= dict.fromkeys(some, Answer("late", version=row.version))
+            before = runs.known(db, row, event=keys)
+            used = {*runs.known(db, row, ticket=tickets)}
+            told, groups = dict[int, Answer](), dict[tuple[int, int], list[int]]()
+            first = dict[str, int]()  # of an event that is sent twice at once
+            for i, key in enumerate(keys):
+                place = self._place(tickets[i])
+                if first.setdefault(key, i) < i:
                     continue
+                if key in before:
+                    told[i] = Answer(before[key].fate, before[key].block, before[key].version)
+                elif row.stopped or place is None:
+                    told[i] = Answer("stopped" if row.stopped else "unknown")
+                # Reports in one sum are of one version; the run may have been rolled back.
+                elif place[0] not in blocks or (alike and place[1] != row.version):
+                    told[i] = Answer("late", version=row.version)
+                elif tickets[i] in used:
+                    told[i] = Answer("used", version=row.version)
+                else:
+                    used.add(tickets[i])
+                    groups.setdefault(place, []).append(i)
+            for (number, version), some in sorted(groups.items()):
                 pays = runs.admit(db, row, number, [names[i] for i in some])
                 cost = {i: cost for i, cost in zip(some, pays, strict=True) if cost >= 0}
                 told |= dict.fromkeys(some, Answer("refused", version=row.version))
@@ -518,10 +520,9 @@ class EpisodeIntake:
                     who = [(names[i], cost[i]) for i in kept]
                     came = [(keys[i], tickets[i]) for i in kept]
                     if kept:
-                        self._write(db, row, number, part, who, came)
-                self._close_full(db, row, view, runs.block_of(db, self.run.name, number))
-            first = {key: i for i, key in reversed([*enumerate(keys)])}
-            answers = [told[i] if i in told else told[first[key]] for i, key in enumerate(keys)]
+                        self._write(db, row, blocks[number], part, who, came)
+                self._close_full(db, view, blocks[number])
+            answers = [told[first[key]] for key in keys]
             return answers if then is None else then(db, row, answers)
 
     def hashed(self, people: Sequence[str], events: Sequence[str]) -> tuple[list[str], list[str]]:
@@ -531,35 +532,34 @@ class EpisodeIntake:
         return names, self.run.store.pseudonyms(keys)
 
     def _place(self, ticket: str) -> tuple[int, int] | None:
-        """Version and block of a ticket; None if it is not ours."""
+        """Block and version of a ticket; None if it is not ours."""
         said, _, mark = ticket.rpartition(".")
         ours = self.run.store.keyed("ticket", self.run.name, said)
         if not secrets.compare_digest(mark.encode(), ours.encode()):
             return None
         version, block, _ = said.split(".")
-        return int(version), int(block)
+        return int(block), int(version)
 
     def settle(self) -> None:
         """Writes users who wait in memory to the store, where they can be forgotten."""
-        row = self.run.look().row
         with self.run.store.write() as db:
-            self.spill(db, row)
+            view = self.run.read(db)
+            self.spill(db, view)
         self.buffer, self.visits = EpisodeBuffer(), None
-        self.run.look(fresh=True)
+        self.run.keep(view)
 
 
 def _room(
     column: NDArray[np.generic] | None, rows: NDArray[np.generic], users: int, needed: int
 ) -> NDArray[np.generic]:
     """A column for ``needed`` users, of whom the first ``users`` are there; doubled if full."""
-    if column is None:
-        return np.empty((max(needed, _FEWEST), *rows.shape[1:]), rows.dtype)
+    column = rows[:0] if column is None else column
     if column.shape[1:] != rows.shape[1:]:
         raise InvalidArgument(f"rows of shape {rows.shape[1:]} after ones of {column.shape[1:]}")
     dtype = column.dtype if column.dtype == rows.dtype else np.result_type(column, rows)
     if dtype == column.dtype and needed <= len(column):
         return column
-    longer = np.empty((max(needed, 2 * len(column)), *column.shape[1:]), dtype)
+    longer = np.empty((max(needed, 2 * len(column), _FEWEST), *column.shape[1:]), dtype)
     longer[:users] = column[:users]
     return longer
 

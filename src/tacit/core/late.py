@@ -78,11 +78,10 @@ def take(intake: EpisodeIntake, messages: Sequence[LateStep]) -> list[Answer]:
         groups.setdefault(key, []).append(i)
         if message.ticket is not None:
             first.setdefault(key, message)
-    begun = first.values()
 
     def fill(db: Any, row: Any, answers: list[Answer]) -> list[Answer]:
         told, found = dict(zip(first, answers, strict=True)), dict[int, Answer]()
-        about = {event.event: event for event in runs.known(db, row, event=[*groups])}
+        about = runs.known(db, row, event=[*groups])
         for key, places in groups.items():
             mine = {i: messages[i] for i in places}
             if key in about:
@@ -91,9 +90,9 @@ def take(intake: EpisodeIntake, messages: Sequence[LateStep]) -> list[Answer]:
                 found |= dict.fromkeys(mine, told.get(key, Answer("undecided")))
         return [found[i] for i in range(len(messages))]
 
-    who, what = [m.user for m in begun], [m.event for m in begun]
-    tickets = [str(m.ticket) for m in begun]
-    return intake.receive(_empty(len(first), horizon), who, what, tickets, fill)
+    begun = first.values()
+    given = [m.user for m in begun], [m.event for m in begun], [str(m.ticket) for m in begun]
+    return intake.receive(_empty(len(first), horizon), *given, fill)
 
 
 def _filled(db: Any, row: Any, event: Any, messages: Mapping[int, LateStep]) -> dict[int, Answer]:

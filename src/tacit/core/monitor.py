@@ -27,18 +27,16 @@ class Monitoring:
     Attributes:
         versions: numbers of the versions, oldest first.
         users: how many followed each.
-        returns: what the steps that count paid, over all users; NaN where no release tells. That is
-            the mean return if all steps count.
+        returns: pay of a user's steps that count, the return if all do; NaN where no release tells.
         return_errors: their standard errors: noise, and at most so much by sampling.
-        steps: how many steps of a user counted, by the releases; NaN where none tells. Fewer than
-            the horizon, where sessions ended early, steps were not valid, or only some were asked.
-        partial: whether only some of a user's steps are asked for (a cap), so that this is no
-            more than a part of the return, and occupancies are of those steps.
+        steps: of a user that counted: fewer than the horizon where sessions ended early, steps were
+            not valid, or only some were asked; NaN where no release tells.
+        partial: whether only some steps are asked for (a cap), in returns and occupancies.
         occupancy: visits of each state by a user, (versions, S); or energies, see :func:`monitor`.
         occupancy_errors: their standard errors, by noise and by sampling.
-        return_drift: by how many standard errors the return changed since the version before.
-        occupancy_drift: how far occupancies moved since the version before: about standard normal
-            if they did not. A new policy moves them too.
+        return_drift: change of the return since the version before, in standard errors.
+        occupancy_drift: how far occupancies moved since then: about standard normal if they did
+            not. A new policy moves them too.
     """
 
     versions: tuple[int, ...]
@@ -54,16 +52,10 @@ class Monitoring:
 
     def columns(self) -> dict[str, list[Any]]:
         """A row per version, as lists by name; occupancies are ``state 0``, ``state 1``, ..."""
-        found: dict[str, list[Any]] = {
-            "version": list(self.versions),
-            "users": list(self.users),
-            "return": self.returns.tolist(),
-            "return_error": self.return_errors.tolist(),
-            "steps": self.steps.tolist(),
-            "partial": list(self.partial),
-            "return_drift": self.return_drift.tolist(),
-            "occupancy_drift": self.occupancy_drift.tolist(),
-        }
+        names = {"version": self.versions, "users": self.users, "return": self.returns}
+        names |= {"return_error": self.return_errors, "steps": self.steps, "partial": self.partial}
+        names |= {"return_drift": self.return_drift, "occupancy_drift": self.occupancy_drift}
+        found = {name: np.asarray(values).tolist() for name, values in names.items()}
         return found | {f"state {s}": row.tolist() for s, row in enumerate(self.occupancy.T)}
 
     def __str__(self) -> str:

@@ -29,20 +29,22 @@ _FACTS: ContextVar[Mapping[str, int | str]] = ContextVar("facts", default={})  #
 
 
 def publish_with(policy: Any, path: str | os.PathLike[str], facts: Mapping[str, int | str]) -> None:
-    """Publishes a policy, of whatever kind, with facts that :func:`tacit.published.about` reads.
-
-    They are set in a context of their own: whatever is raised, no other file gets them.
-    """
-    copy_context().run(_publish, policy, path, facts)
+    """Publishes a policy, of whatever kind, with facts that :func:`tacit.published.about` reads."""
+    write_atomic(path, published_bytes(policy, facts, os.fspath(path)), 0o644)
 
 
 def published_bytes(
     policy: Any, facts: Mapping[str, int | str], name: str = "policy.json"
 ) -> bytes:
     """The contents of a policy's file, by default in JSON, without the file."""
-    found = list[bytes]()
-    copy_context().run(_publish, policy, name, facts, found)
-    return found[0]
+
+    def publish() -> bytes:  # in a context of its own: whatever is raised, no other file has facts
+        _FACTS.set(facts)
+        _SINK.set(found := list[bytes]())
+        policy.publish(name)
+        return found[0]
+
+    return copy_context().run(publish)
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,12 +62,6 @@ class ReleasedModel:
         sizes = {"horizon": np.int64(self.horizon), "n_actions": np.int64(self.n_actions)}
         known = {"model": np.array(self.model), **sizes, **self.arrays}
         write_published(path, self.version, known, kind="simulator")
-
-
-def _publish(policy: Any, path: Any, facts: Mapping[str, Any], sink: Any = None) -> None:
-    _FACTS.set(facts)
-    _SINK.set(sink)
-    policy.publish(path)
 
 
 def write_published(

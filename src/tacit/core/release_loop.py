@@ -54,12 +54,13 @@ class ReleaseLoop:
         """Moves the oldest block on by its two commits; whether to call it again."""
         run = self.run
         view = run.look()
-        if view.oldest.stage in ("open", "closed") and view.oldest.at > time.time() + _CLOCKS:
+        block = view.blocks[0]
+        if block.stage in ("open", "closed") and block.at > time.time() + _CLOCKS:
             # The clock was set back: its time begins anew, or it would wait for that long.
             with run.store.write() as db:
-                runs.set_block(db, view.row, view.oldest.block, at=time.time())
+                runs.set_block(db, block, at=time.time())
             view = run.look(fresh=True)
-        if self.intake.close_by_clock(view.filling):
+        if self.intake.close_by_clock(view.blocks[-1]):
             view = run.look(fresh=True)
         if not self._ready(view):
             return False
@@ -75,7 +76,7 @@ class ReleaseLoop:
 
     def _ready(self, view: RunView) -> bool:
         """Whether a block can be moved on: all its users have come, or had time to."""
-        block = view.oldest
+        block = view.blocks[0]
         if block.stage == "open":
             return bool(0 < block.size <= block.places + self.intake.buffer.users(block.block))
         since = time.time() - block.at
@@ -90,32 +91,31 @@ class ReleaseLoop:
 
     def _seal(self, view: RunView) -> RunView:
         """The run once its oldest block is sealed; the next one opens if it may."""
-        run, block, ahead = self.run, view.oldest, self.run.fills_ahead(view)
-        waiting = self.intake.buffer.users(block.block)
+        run = self.run
         with run.store.write() as db:
             runs.fence(db, view.row)
-            if waiting:
-                self.intake.spill(db, view.row)
-            if not block.users + waiting and run.algorithm.privacy.devices_add:
+            row, rest = runs.find(db, run.name), runs.undone(db, view.row)
+            view, block = view._replace(row=row, blocks=rest), rest[0]
+            if block is view.blocks[-1]:
+                self.intake.spill(db, view)
+            if empty := not block.users and run.algorithm.privacy.devices_add:
                 # Without reports there is no noise either: others may come in their place.
-                more = {"stage": "open", "size": block.size + block.places}
-                runs.set_block(db, view.row, block.block, **more)
+                runs.set_block(db, block, stage="open", size=block.size + block.places)
             else:
-                runs.set_block(db, view.row, block.block, stage="sealed")
-                if ahead and view.filling.block == block.block:
-                    run.open_next(db, runs.find(db, run.name), view.checkpoint)
-            row, block = runs.find(db, run.name), runs.block_of(db, run.name, block.block)
-        if block.stage == "open":
+                runs.set_block(db, block, stage="sealed")
+                if block is view.blocks[-1] and run.fills_ahead(view):
+                    run.open_next(db, view)
+        if empty:
             raise Conflict("nobody came")
-        return view._replace(row=row, oldest=block)
+        return view
 
     def _move(self, view: RunView) -> None:
         """Takes a block through both commits, once it is sealed."""
         run, now = self.run, view.checkpoint
-        emptied = view.oldest.stage == "sealed" and not view.oldest.users
-        if emptied or view.oldest.stage in ("open", "closed"):
+        block = view.blocks[0]
+        if block.stage in ("open", "closed") or (block.stage == "sealed" and not block.users):
             view = self._seal(view)
-        block = view.oldest
+            block = view.blocks[0]
         shares = {int(version): n for version, n in json.loads(block.versions).items()}
         users = block.places
         if run.algorithm.privacy.devices_add:  # reports are of the version that serves
@@ -284,18 +284,20 @@ class ReleaseLoop:
             needed = [int(v) for each in rest for v in json.loads(each.versions) if int(v) >= 0]
             keep = min([row.latest + 2 - max(_CHECKPOINTS, algorithm.max_age), *needed])
             runs.publish(db, row, packed, at.served, keep)
-            self._finish(db, row, after, view.oldest.block)
-            row, rest = runs.find(db, run.name), runs.undone(db, row)
+            view = RunView(runs.find(db, run.name), rest, after, on_policy)
+            self._finish(db, view)
         self.intake.packets.clear()
-        run.view = RunView(row, rest[0], rest[-1], after, on_policy)
+        run.view = view
         run.store.erase_traces()
 
-    def _finish(self, db: Any, row: Any, after: Checkpoint, block: int) -> None:
-        """Ends a block; where users did not come ahead, the next one opens."""
-        runs.erase(db, row, block)
-        runs.set_block(db, row, block, stage="done")
-        if row.block == block:
-            self.run.open_next(db, row, after)
+    def _finish(self, db: Any, view: RunView) -> None:
+        """Ends the oldest block; where users did not come ahead, the next one opens."""
+        block = view.blocks[0]
+        runs.erase(db, view.row, block.block)
+        runs.set_block(db, block, stage="done")
+        if block is view.blocks[-1]:
+            self.run.open_next(db, view)
+        view.blocks.remove(block)
 
     def close(self) -> None:
         """Ends the block that fills early: users who have come are released."""
@@ -305,20 +307,20 @@ class ReleaseLoop:
             for block in runs.undone(db, row):
                 waiting = self.intake.buffer.users(block.block)
                 if block.stage == "closed":
-                    runs.set_block(db, row, block.block, at=0.0)
+                    runs.set_block(db, block, at=0.0)
                 elif block.stage == "open" and block.places + waiting:
-                    runs.set_block(db, row, block.block, size=block.places + waiting)
+                    runs.set_block(db, block, size=block.places + waiting)
         run.view = None
         while self.step():
             pass
 
-    def roll_back(self, version: int, pin: bool) -> None:
-        """Serves and learns on from an older version, under a new number."""
+    def roll_back(self, version: int, pin: bool = False, tried: tuple[Any, ...] = ()) -> None:
+        """Serves and learns on from an older version, under a new number; or tries a policy."""
         run, devices_add = self.run, self.run.algorithm.privacy.devices_add
         view = run.look()
-        row, block, at = view.row, view.oldest, view.checkpoint.at
+        row, block, at = view.row, view.blocks[0], view.checkpoint.at
         # A block that is released and not learnt from is left out; other reports wait for theirs.
-        if devices_add and view.filling.places and view.filling.stage != "released":
+        if devices_add and view.blocks[-1].places and view.blocks[-1].stage != "released":
             raise InvalidArgument("devices report for the version that serves: no way back now")
         with run.store.read() as db:
             old, done = run.load_checkpoint(db, version), runs.recorded(db, row, block.block)
@@ -326,13 +328,17 @@ class ReleaseLoop:
         if done:
             users = block.users if devices_add else block.places
             at = replace(at, releases=at.releases + 1, served=at.served + users)
-        new = replace(old, plan=run.algorithm.numbered(old.plan, row.latest + 1), at=at)
+        arms: Any = run.algorithm
+        plan = arms.adopted(old.plan, *tried) if tried else old.plan
+        new = replace(old, plan=run.algorithm.numbered(plan, row.latest + 1), at=at)
         packed, number = dump(new, run.code), row.latest + 1
         with run.store.write() as db:
-            ledger.append(db, run.name, "roll back", to=version, version=number)
+            what = "adopt" if tried else "roll back"
+            ledger.append(db, run.name, what, to=version, version=number)
             runs.publish(db, row, packed, at.served, 0, pinned=0)
             if done:
-                self._finish(db, runs.find(db, run.name), new, block.block)
+                now = runs.find(db, run.name), runs.undone(db, row)
+                self._finish(db, RunView(*now, new, on_policy=False))
             if pin:
                 runs.set_run(db, run.name, pinned=1)
         run.view = None

@@ -118,8 +118,7 @@ class RunView(NamedTuple):
     """Rows of a run at one epoch, and its newest checkpoint."""
 
     row: Any  # the run's
-    oldest: Any  # the row of its oldest block that is not done
-    filling: Any  # that of its newest block, in which places are taken
+    blocks: list[Any]  # rows of those that are not done; the last one has free places
     checkpoint: Checkpoint
     on_policy: bool  # whether only episodes of users who followed a published plan count
 
@@ -142,12 +141,11 @@ class StoredRun:
     @property
     def guarantee(self) -> Guarantee | None:
         """Proven for every user; ``None`` without privacy."""
-        proven, assumed = self.curator.guarantee, self.algorithm.assumption
-        if proven is not None and assumed:
-            proven = replace(proven, mechanism=f"{proven.mechanism}; {assumed}")
-        if proven is not None and self.algorithm.unit:
-            proven = replace(proven, unit=self.algorithm.unit)
-        return proven
+        proven, of = self.curator.guarantee, self.algorithm
+        if proven is None:
+            return None
+        mechanism = "; ".join(filter(None, (proven.mechanism, of.assumption)))
+        return replace(proven, mechanism=mechanism, unit=of.unit or proven.unit)
 
     def open(self, start: Checkpoint | None, predecessor: Any) -> None:
         """Goes on with the run of this name, or begins it, perhaps as a successor's."""
@@ -216,12 +214,22 @@ class StoredRun:
         if seen is not None and not fresh and not self.store.durable:
             return seen
         with self.store.read() as db:
-            row = runs.find(db, self.name)
-            blocks = runs.undone(db, row)
-            same = seen is not None and row.latest == seen.row.latest
-            now = seen.checkpoint if seen and same else self.load_checkpoint(db, row.latest)
-        on_policy = seen.on_policy if seen and same else self.algorithm.on_policy(now.plan)
-        found, last = RunView(row, blocks[0], blocks[-1], now, on_policy), self.view
+            found = self.read(db)
+        return self.keep(found)
+
+    def read(self, db: Any) -> RunView:
+        """The run as a transaction finds it, with rows of its own."""
+        seen, row = self.view, runs.find(db, self.name)
+        if seen is not None and row.latest == seen.row.latest:
+            now, on_policy = seen.checkpoint, seen.on_policy
+        else:
+            now = self.load_checkpoint(db, row.latest)
+            on_policy = self.algorithm.on_policy(now.plan)
+        return RunView(row, runs.undone(db, row), now, on_policy)
+
+    def keep(self, found: RunView) -> RunView:
+        """Remembers a view, once what was changed in its rows is committed."""
+        row, last = found.row, self.view
         # A thread that was slow must not bring back a view that is older than another's.
         if last is None or (row.epoch, row.taken) >= (last.row.epoch, last.row.taken):
             self.view = found
@@ -282,10 +290,13 @@ class StoredRun:
         apart = self.algorithm.max_age > 0 or not view.on_policy
         return apart and self.algorithm.privacy.joint
 
-    def open_next(self, db: Any, row: Any, now: Checkpoint) -> None:
+    def open_next(self, db: Any, view: RunView) -> None:
         """Opens the block after the newest one."""
-        after = replace(now.at, releases=row.block + 1, served=int(row.taken))
-        runs.open_block(db, row, row.block + 1, self.algorithm.block_users(after))
+        row = view.row
+        row.block += 1
+        after = replace(view.checkpoint.at, releases=row.block, served=int(row.taken))
+        runs.open_block(db, row, row.block, self.algorithm.block_users(after))
+        view.blocks.append(runs.block_of(db, row.run, row.block))
 
 
 def warn_of_budget(privacy: Privacy, users: int) -> None:

@@ -22,8 +22,27 @@ Data: TypeAlias = Episodes | VectorEpisodes | Block
 """Episodes of users: one by one, or as the sums of a simulation."""
 
 
-class World(Protocol):
-    """Simulated users with a known optimum."""
+class SimulatedUsers(Protocol):
+    """Simulated users."""
+
+    def simulate(self, policy: Any, users: int, rng: np.random.Generator, form: Form) -> Data:
+        """Episodes of users who follow a policy.
+
+        Args:
+            policy: Published by an agent.
+            users: How many.
+            rng: Of the users.
+            form: ``"episodes"`` are an :class:`~tacit.data.episodes.Episodes` (where states are
+                vectors, a :class:`~tacit.data.episodes.VectorEpisodes`), and ``"streamed"`` a
+                :class:`~tacit.privacy.statistic.StreamedBlock` of the same. The others are
+                aggregate blocks, whose ``transitions`` count users and whose ``rewards`` add up:
+                ``"counts"``, (H, S, A, S) and (H, S, A); ``"pooled"``, the same summed over steps,
+                with a first axis of 1. A world may refuse forms that it has no use for.
+        """
+
+
+class World(SimulatedUsers, Protocol):
+    """Simulated users with a known optimum, at every call new ones."""
 
     @property
     def name(self) -> str:
@@ -45,27 +64,12 @@ class World(Protocol):
     def reference_value(self) -> float:
         """The zero point of losses."""
 
-    def simulate(self, policy: Any, users: int, rng: np.random.Generator, form: Form) -> Data:
-        """Episodes of new users who follow a policy.
-
-        Args:
-            policy: Published by an agent.
-            users: How many.
-            rng: Of the users.
-            form: ``"episodes"`` are an :class:`~tacit.data.episodes.Episodes` (where states are
-                vectors, a :class:`~tacit.data.episodes.VectorEpisodes`), and ``"streamed"`` a
-                :class:`~tacit.privacy.statistic.StreamedBlock` of the same. The others are
-                aggregate blocks, whose ``transitions`` count users and whose ``rewards`` add up:
-                ``"counts"``, (H, S, A, S) and (H, S, A); ``"pooled"``, the same summed over steps,
-                with a first axis of 1. A world may refuse forms that it has no use for.
-        """
-
     def value(self, policy: Any) -> float:
         """The exact expected return of a user who follows the policy."""
 
 
-class SamePeople(Protocol):
-    """The same people at every look, which the ``cohort(rng)`` of some worlds makes."""
+class SamePeople(SimulatedUsers, Protocol):
+    """The same people, a look further at every call: the ``cohort(rng)`` of some worlds."""
 
     @property
     def served(self) -> int:
@@ -75,32 +79,17 @@ class SamePeople(Protocol):
     def served_value(self) -> float:
         """Value of what they were given since the look before, for their own histories too."""
 
-    def simulate(self, policy: Any, users: int, rng: np.random.Generator, form: Form) -> Data:
-        """Moves all of them on to their next look, and tells of their histories so far.
-
-        Args:
-            policy: Published by an agent.
-            users: How many, at every look the same.
-            rng: Of the people.
-            form: See :meth:`World.simulate`.
-        """
-
 
 @dataclass(frozen=True, eq=False)
 class PolicyMixture:
     """Policies of any kind, of which a user draws one and follows it for a whole episode.
 
     Tables have a :class:`~tacit.tabular.policy.MixedPolicy`, which worlds simulate at once.
-
-    Attributes:
-        components: the policies.
-        weights: with which chance each is drawn.
-        version: which policy of its agent it is; components have the same.
     """
 
     components: tuple[Any, ...]
-    weights: Floats
-    version: int = 0
+    weights: Floats  # with which chance each is drawn
+    version: int = 0  # which policy of its agent it is; components have the same
 
     def as_version(self, version: int) -> PolicyMixture:
         """The same policy by another number."""
@@ -136,7 +125,7 @@ def mixture(policies: Sequence[Any], chances: Floats) -> PolicyMixture:
 
 
 def simulate(
-    world: World | SamePeople, policy: Any, users: int, rng: np.random.Generator, form: Form
+    world: SimulatedUsers, policy: Any, users: int, rng: np.random.Generator, form: Form
 ) -> Data:
     """Episodes of new users of a policy; those of a mixture are split over its components.
 
@@ -145,7 +134,7 @@ def simulate(
         policy: That serves them.
         users: How many.
         rng: Of the users, and of what they draw.
-        form: Form of the data; see :meth:`World.simulate`.
+        form: Form of the data; see :meth:`SimulatedUsers.simulate`.
     """
     split, parts = rng.multinomial(users, policy.weights).tolist(), list[Block]()
     for component, count in enumerate(split):

@@ -258,7 +258,7 @@ class SampledWorld:
     def simulate(
         self, policy: AnyPolicy, users: int, rng: np.random.Generator, form: Form = "episodes"
     ) -> Episodes | Block:
-        """Simulates a block of users: episodes of the environment, in every form."""
+        """A block of users: episodes of the environment, in any form. Args: see World.simulate."""
         if form not in FORMS:
             raise InvalidArgument(f"form must be one of {FORMS}, got {form!r}")
         users = check_users(users)

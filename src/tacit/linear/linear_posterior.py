@@ -135,14 +135,14 @@ class LinearPosterior(FiniteAlgorithm[State]):
     def update(
         self, state: State, plan: Plan, release: Release, block: BlockInfo, rng: Generator
     ) -> State:
-        """Blocks with one more, and the policy that served it."""
+        """Blocks with one more, and the policy that served it. Args: see Algorithm.update."""
         nothing = np.zeros((self.statistic.reward_rows, self.spec.dimension))
         sums = release["next"], release.parts.get("rewards", nothing)
         noise, paid_noise = (float(np.max(release.std.get(x, 0.0))) for x in ("next", "rewards"))
         return (*state, ReleasedOutcomes(*sums, noise, paid_noise, block.users, plan.policy))
 
     def plan(self, state: State, last: Plan | None, at: Progress, rng: Generator) -> Plan:
-        """Best policy for the expected world, and explorers beside it."""
+        """Best policy for the expected world, and explorers beside it. Args: see Algorithm.plan."""
         explorer = self._explorer
         if last is None:
             mixed = MixedPolicy([explorer, explorer], [0.0, 1.0])

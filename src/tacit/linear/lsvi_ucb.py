@@ -119,11 +119,11 @@ class LSVIUCB(SumAlgorithm[State]):
     def update(
         self, state: State, plan: Plan, release: Release, block: BlockInfo, rng: Generator
     ) -> State:
-        """Sums over all blocks, with those of one more."""
+        """Sums over all blocks, with those of one more. Args: see Algorithm.update."""
         return self.estimator.added(state, release, self.query(state, plan, block))
 
     def plan(self, state: State, last: Plan | None, at: Progress, rng: Generator) -> Plan:
-        """Best actions by optimistic and by expected values; random actions at the start."""
+        """Best actions by optimistic and by expected values. Args: see Algorithm.plan."""
         if last is None:
             first = self.first_policy(rng)
             return Plan(first, first, LinearMemory())

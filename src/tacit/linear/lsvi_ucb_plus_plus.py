@@ -31,7 +31,7 @@ class LSVIUCBPlusPlus(LSVIUCB):
     weighted = True
 
     def plan(self, state: State, last: Plan | None, at: Progress, rng: np.random.Generator) -> Plan:
-        """New policies if some direction's precision doubled since the last, else the last."""
+        """New policies once a direction's precision has doubled. Args: see Algorithm.plan."""
         if last is None:
             return super().plan(state, last, at, rng)
         model = self.estimator.model(state, last.memory.variances)

@@ -133,7 +133,7 @@ class CertaintyEquivalence(Algorithm[ControlState]):
     def update(
         self, state: ControlState, plan: Plan, release: Release, block: BlockInfo, rng: Generator
     ) -> ControlState:
-        """The posterior with one more block; one that surprises makes earlier ones count less."""
+        """One more block; if it surprises, earlier ones count less. Args: see Algorithm.update."""
         before, trust = state.posterior, state.trust
         found = BlockEvidence(release, self.query(state, plan, block), block.users, plan.policy)
         if state.evidence:
@@ -173,7 +173,7 @@ class CertaintyEquivalence(Algorithm[ControlState]):
         """Of the gains that pass, those of least average cost over possible models.
 
         Costs are in units of what zero control costs there, and zero control always passes. The
-        first gains are zero. Noise is for those who are served; none is better off with it.
+        first gains are zero. Noise is for those who are served. Args: see Algorithm.plan.
         """
         if last is None:
             still = GainPolicy.zero(self.spec.horizon, self.spec.controls, self.spec.states)
@@ -217,11 +217,11 @@ class CertaintyEquivalence(Algorithm[ControlState]):
 
     @property
     def first_noise(self) -> float:
-        """Size of the noise in each coordinate of the first users' controls."""
-        spec = self.spec
+        """Size of the noise in each coordinate of first controls; less where users are few."""
+        spec, few = self.spec, 20 * self._block_sizes().first if self.privacy.private else 1
         energy = float(np.trace(spec.start_moment)) or spec.noise_bound**2 or 1.0
         share = self.options.control_noise / (spec.horizon * math.sqrt(spec.controls))
-        return math.sqrt(share * energy)
+        return math.sqrt(share * energy * min(1.0, self.users / few))
 
     def _largest_noise(self, models: Floats) -> float:
         """The first noise, or more where that is known to cost little in comparison."""

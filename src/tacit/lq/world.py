@@ -131,7 +131,7 @@ class LQWorld:
     def simulate(
         self, policy: GainPolicy, users: int, rng: np.random.Generator, form: Form = "episodes"
     ) -> VectorEpisodes | Block:
-        """A block of users who follow a policy, the same in both forms."""
+        """A block of users who follow a policy, alike in both forms. Args: see World.simulate."""
         policy, count = self._checked(policy), whole_number("users", users, least=0)
         if form not in FORMS:
             raise InvalidArgument(f"form must be one of {FORMS}, got {form!r}")

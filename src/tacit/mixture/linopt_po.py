@@ -43,7 +43,7 @@ class LinOptPO(LinOptVI):
     def plan(self, state: BlockSums, last: Plan | None, at: Progress, rng: Generator) -> Plan:
         """Mirror steps in the optimistic world; the greedy policy is that of LinOptVI.
 
-        The stochastic policy (H, S, A) is the plan's memory; with privacy or counts a draw serves.
+        The plan's memory is the stochastic policy; a draw may serve. Args: see Algorithm.plan.
         """
         draws = self.privacy.private or self.statistic_kind == "counts"
         if last is None:

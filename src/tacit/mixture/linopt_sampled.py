@@ -169,7 +169,7 @@ class LinOptSampled(FiniteAlgorithm[BlockSums]):
     def update(
         self, state: BlockSums, plan: Plan, release: Release, block: BlockInfo, rng: Generator
     ) -> BlockSums:
-        """Sums over all blocks, with those of one more."""
+        """Sums over all blocks, with those of one more. Args: see Algorithm.update."""
         std = {name: float(np.max(value)) for name, value in release.std.items()}
         return state.added(release.parts, std, std["cross"], release.users)
 
@@ -192,7 +192,7 @@ class LinOptSampled(FiniteAlgorithm[BlockSums]):
     def plan(self, state: BlockSums, last: Plan | None, at: Progress, rng: Generator) -> Plan:
         """The best policies by optimistic and by estimated values, and what is asked next.
 
-        The first are the best for the centre of the weights, which is public.
+        The first are best for the public centre of the weights. Args: see Algorithm.plan.
         """
         eta, fit = self.fit(state)
         # Of targets, in units of the inputs; the last block's.

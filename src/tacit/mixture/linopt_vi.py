@@ -105,14 +105,14 @@ class LinOptVI(SumAlgorithm[BlockSums]):
     def update(
         self, state: BlockSums, plan: Plan, release: Release, block: BlockInfo, rng: Generator
     ) -> BlockSums:
-        """Sums over all blocks, with those of one more."""
+        """Sums over all blocks, with those of one more. Args: see Algorithm.update."""
         sums: BlockSums = self.estimator.added(state, release, self.query(state, plan, block))
         return sums
 
     # Plan.
 
     def plan(self, state: BlockSums, last: Plan | None, at: Progress, rng: Generator) -> Plan:
-        """Best actions by optimistic values and by estimated ones (line 12)."""
+        """Best actions by optimistic and estimated values (line 12). Args: see Algorithm.plan."""
         if not state.parts:
             first = self.first_policy(rng)
             return Plan(first, first)

@@ -132,14 +132,12 @@ class PublishedTrial:
             if self.greedy:
                 return np.where(z > 0.0, 1.0, 0.0)
             of_all = np.array([0.5 * math.erfc(-x / math.sqrt(2.0)) for x in z.tolist()])
-            inside: Floats = np.clip(of_all, low, high)
-            return inside
+            return np.asarray(np.clip(of_all, low, high))
         if self.greedy:
-            best: Floats = np.eye(self.n_actions)[z.argmax(axis=1)]
-            return best
+            return np.asarray(np.eye(self.n_actions)[z.argmax(axis=1)])
         shares = np.exp(1.7 * (z - z.max(axis=1, keepdims=True)))
-        rest: Floats = low + (1.0 - self.n_actions * low) * shares / shares.sum(1, keepdims=True)
-        return rest
+        shares /= shares.sum(axis=1, keepdims=True)
+        return np.asarray(low + (1.0 - self.n_actions * low) * shares)
 
     def act(
         self, features: ArrayLike, rng: Any, history: TrialHistory | None = None

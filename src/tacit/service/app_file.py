@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from tacit.privacy.models import JointDP, LocalDP
     from tacit.registry import AgentChoice
     from tacit.store.store import Store
-    from tacit.tabular.spec import FiniteSpec
 
 _FILES = {"store": "app.db", "name": "run", "policy": "policy.npz", "report": ""}
 _FILES |= {"key": "", "signing": ""}  # secrets, apart from the store
@@ -52,6 +51,7 @@ _TABLES: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "late": ((), ("default_reward",)),
     "about": ((), ABOUT),
 }
+_OF_TRIAL = ("probabilities", "looks", "gram", "memory", "usual_reward", "reward_scale")
 _NEEDED = ("world", "agent", "privacy", "log")
 _SECONDS = {"second": 1, "minute": 60, "hour": 3600, "day": 86400, "week": 604800}
 
@@ -87,7 +87,7 @@ class App:
     """Configuration of an app, as its file has it, checked."""
 
     folder: Path
-    spec: FiniteSpec
+    spec: Any  # of a finite world, or a TrialSpec
     choice: AgentChoice
     users: int
     schedule: str
@@ -202,6 +202,8 @@ def read_app(path: str, *, logs: bool = True, allow_code: bool = False) -> App:
         raise InvalidArgument(f"{path!r} is no TOML: {error}") from None
     log, serve = (tuple(item.name for item in fields(kind)) for kind in (LogFormat, Serving))
     known = _TABLES | {"log": (("path",), ("grouped", *log)), "serve": ((), serve)}
+    if isinstance(held.get("world"), dict) and "dimension" in held["world"]:
+        known["world"] = ("horizon", "dimension"), _OF_TRIAL
     words = ", ".join(f"[{name}]" for name in known)
     if unknown := sorted(set(held) - set(known)):
         raise InvalidArgument(f"{path!r} has no table [{unknown[0]}]; it has {words}")
@@ -272,9 +274,12 @@ def _text(name: str, value: Any) -> str:
     return value
 
 
-def _spec(held: dict[str, Any]) -> FiniteSpec:
+def _spec(held: dict[str, Any]) -> Any:
     from tacit.tabular.spec import FiniteSpec
+    from tacit.trial.spec import TrialSpec
 
+    if "dimension" in held:
+        return TrialSpec(**{name: value for name, value in held.items() if name != "last_state"})
     given: dict[str, Any] = {"stationary": True} | held
     for key in ("states", "actions"):
         if isinstance(held[key], list):
@@ -302,9 +307,11 @@ def _privacy(held: dict[str, Any]) -> JointDP | LocalDP:
     return JointDP(**held) if model == "joint" else LocalDP(**held)
 
 
-def _log(held: dict[str, Any], spec: FiniteSpec) -> tuple[LogFormat, str, bool]:
+def _log(held: dict[str, Any], spec: Any) -> tuple[LogFormat, str, bool]:
     from tacit.data.logs import format_of
 
+    if hasattr(spec, "looks"):
+        raise InvalidArgument("people of a trial send their histories to tacit serve")
     path, grouped = _text("path", held.pop("path")), flag("grouped", held.pop("grouped", False))
     # TOML has no word for nothing.
     if held.get("next_state") == "":

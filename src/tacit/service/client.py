@@ -106,10 +106,11 @@ class Client:
     def send(
         self,
         user: str,
-        states: Sequence[int | str],
+        states: Sequence[Any],
         actions: Sequence[int | str],
-        rewards: Sequence[float],
+        rewards: Sequence[float | None],
         event: str = "",
+        propensities: Sequence[float] | None = None,
     ) -> dict[str, Any]:
         """An episode under the policy that was read last; the service's receipt.
 
@@ -119,6 +120,7 @@ class Client:
             actions: One per step.
             rewards: One per step.
             event: Id of the episode: give one if it may be sent again by another process.
+            propensities: Of a trial: the chance of each action that was taken.
         """
         if self._policy is None:
             raise InvalidArgument("read the policy first: an episode says which it followed")
@@ -136,7 +138,8 @@ class Client:
                 self._made = body["event"], report
             return self.post("/v1/reports", body | {"report": self._made[1]})
         raw = {"states": [*states], "actions": [*actions], "rewards": [*rewards]}
-        more = {} if component is None else {"component": component}
+        more: dict[str, Any] = {} if component is None else {"component": component}
+        more |= {} if propensities is None else {"propensities": [*propensities]}
         return self.post("/v1/episodes", body | raw | more)
 
     def decide(self, event: str, **values: Any) -> dict[str, Any]:

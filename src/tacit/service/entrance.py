@@ -6,13 +6,18 @@ import asyncio
 import bisect
 import time
 from collections import OrderedDict
+from collections.abc import Mapping
+from functools import lru_cache
 from typing import Any, ClassVar
 
-from fastapi.responses import JSONResponse
+from fastapi import Request
+from fastapi.responses import JSONResponse, Response
+from starlette.exceptions import HTTPException
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from tacit.service.facts import trouble
 from tacit.service.identity import client_of, networks
+from tacit.store.store import StoreGone
 
 # Whether an outcome came is a person's data, and so is how many decisions there were.
 _UNCOUNTED = ("/v1/decisions", "/v1/outcomes")
@@ -91,22 +96,28 @@ class Door(HttpToolsProtocol):
 
 
 class Counted:
-    """Counts answers and how long they took, and says what a browser must not do with a page."""
+    """Counts answers and how long they took, and says what a browser must not do with a page.
 
-    def __init__(self, app: Any, service: Any) -> None:
+    Functions of a request alone, by method and path, are called at once, others by the framework.
+    """
+
+    def __init__(self, app: Any, service: Any, direct: Mapping[tuple[str, str], Any]) -> None:
         self._app, self._counts, self._seconds = app, service.requests, service.seconds
-        self._proxies = networks(service.app.serving.proxies)
+        self._direct, proxies = direct, networks(service.app.serving.proxies)
+        self._client = lru_cache(_MOST_WAITING)(lambda *hops: client_of(hops, proxies))
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         """One request."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        begun = time.perf_counter()
+        begun, started = time.perf_counter(), False
         self._see(scope)
         headers = [*_HEADERS, *([_ONLY_TLS] if scope["scheme"] == "https" else [])]
 
         async def counting(message: Any) -> None:
+            nonlocal started
+            started = True
             if message["type"] == "http.response.start" and scope["path"] in _UNCOUNTED:
                 message["headers"] = [*message["headers"], *headers]
             elif message["type"] == "http.response.start":
@@ -120,11 +131,16 @@ class Counted:
             await send(message)
 
         try:
-            await self._app(scope, receive, counting)
+            answer = self._app
+            if (direct := self._direct.get((scope["method"], scope["path"]))) is not None:
+                answer = await direct(Request(scope, receive))
+            await answer(scope, receive, counting)
         except Exception as error:
-            # Whoever catches it next would write its message, which may hold values.
-            trouble(scope["path"].partition("/v1/policies")[0] or "policies", error)
-            await JSONResponse({"detail": "this failed"}, 500)(scope, receive, counting)
+            if not isinstance(error, (HTTPException, StoreGone)):
+                # Whoever catches it next would write its message, which may hold values.
+                trouble(scope["path"].partition("/v1/policies")[0] or "policies", error)
+            if not started:
+                await refused(None, error)(scope, receive, counting)
 
     def _see(self, scope: Any) -> None:
         """Puts the address and the scheme of whoever asks in place of a proxy's."""
@@ -134,11 +150,20 @@ class Counted:
                 said.setdefault(name, []).append(value.decode("latin-1"))
         peer, port = scope["client"] or ("", 0)
         hops = [*",".join(said.get(b"x-forwarded-for", [])).split(","), peer]
-        if client_of(["0.0.0.0", peer], self._proxies) == "0.0.0.0":  # noqa: S104
+        if self._client("0.0.0.0", peer) == "0.0.0.0":  # noqa: S104
             # Whoever declares proxies has TLS in front of them, unless they say otherwise.
             plain = said.get(b"x-forwarded-proto", ["https"])[-1].strip().lower() == "http"
             scope["scheme"] = "http" if plain else "https"
-        scope["client"] = (client_of(hops, self._proxies), port)
+        scope["client"] = (self._client(*hops), port)
+
+
+def refused(_: object, error: Exception) -> Response:
+    """Answer to a request that raised this."""
+    if isinstance(error, HTTPException):
+        return JSONResponse({"detail": error.detail}, error.status_code, error.headers)
+    if isinstance(error, StoreGone):
+        return JSONResponse({"detail": "the database does not answer"}, 503, {"Retry-After": "1"})
+    return JSONResponse({"detail": "this failed"}, 500)
 
 
 _ONLY_TLS = (b"strict-transport-security", b"max-age=31536000")

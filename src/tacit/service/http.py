@@ -14,7 +14,7 @@ import threading
 import time
 import warnings
 from collections import Counter, OrderedDict
-from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
+from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -24,11 +24,11 @@ from fastapi.responses import JSONResponse, PlainTextResponse, Response
 from fastapi.routing import APIRoute
 from sqlalchemy import update
 from starlette.requests import ClientDisconnect
+from starlette.types import ASGIApp
 
 from tacit.privacy.errors import InvalidArgument, TacitError, TacitWarning
-from tacit.service import late
 from tacit.service.app_file import App
-from tacit.service.entrance import BOUNDS, Counted, Door
+from tacit.service.entrance import BOUNDS, Counted, Door, refused
 from tacit.service.facts import asked_of_devices, note, public_state, trouble
 from tacit.service.identity import Caller, Identity
 from tacit.service.intake import Arrival, Coming, Intake, form_of
@@ -235,13 +235,10 @@ class Service:
     async def body(self, request: Request) -> dict[str, Any]:
         """Body of a request, as an object."""
         sent = await self.sent(request)
-        try:
-            found = parsed(sent)
-        except (ValueError, RecursionError):
-            raise HTTPException(422, "this is no JSON") from None
-        if not isinstance(found, dict):
-            raise HTTPException(422, "this is no JSON object")
-        return found
+        with contextlib.suppress(ValueError, RecursionError):
+            if isinstance(found := parsed(sent), dict):
+                return found
+        raise HTTPException(422, "this is no JSON object")
 
     async def sent(self, request: Request) -> bytes:
         """Body of a request, if it is not too long and came in time."""
@@ -284,7 +281,7 @@ class Service:
         apart = kind in ("decision", "outcome")
         if not (wrong := _mistake({"ticket": ""} | body if apart else body)):
             size = await self._size(body) if self.form.local else 0
-            wrong = late.mistake(self.form, body, kind) if apart else self.form.fits(body, size)
+            wrong = self.form.apart(body, kind) if apart else self.form.fits(body, size)
         if wrong:
             raise HTTPException(422, wrong)
         if not caller.person and (self.identity is not None or self.seen.run.stopped):
@@ -293,7 +290,7 @@ class Service:
         ticket = body["ticket"] if _TICKET.fullmatch(body.get("ticket", "")) else ""
         coming: Coming
         if apart:
-            coming = late.message(self.form, body, ticket if kind == "decision" else None)
+            coming = self.form.late(body, ticket if kind == "decision" else None)
         else:
             coming = Arrival(body["user"], body["event"], ticket, self.form.pack(body))
         loop = asyncio.get_running_loop()
@@ -354,7 +351,7 @@ def _mistake(body: Mapping[str, Any]) -> str:
     return ""
 
 
-def create(service: Service, tools: pages.Tools | None = None) -> FastAPI:
+def create(service: Service, tools: pages.Tools | None = None) -> ASGIApp:
     """The application: devices, curators, officers, pages, and what watches the service."""
     from tacit.service import pages
 
@@ -374,38 +371,29 @@ def create(service: Service, tools: pages.Tools | None = None) -> FastAPI:
         redirect_slashes=False,  # they would go to whatever host a request names
     )
 
-    app.router.route_class = _Direct
-
-    @app.exception_handler(StoreGone)
-    async def gone(request: Request, error: StoreGone) -> Response:
-        return JSONResponse({"detail": "the database does not answer"}, 503, {"Retry-After": "1"})
-
-    app.add_middleware(Counted, service=service)
-    if service.app.serving.origins:
-        # Tokens come in a header, never by a cookie: no origin gets more than it was given.
-        app.add_middleware(
-            CORSMiddleware,
-            allow_origins=service.app.serving.origins.split(),
-            allow_methods=["GET", "POST"],
-            allow_headers=["Authorization", "Content-Type", "If-None-Match"],
-            expose_headers=["ETag", "Tacit-Version", "Tacit-Ticket"],
-        )
+    app.add_exception_handler(StoreGone, refused)
+    app.add_exception_handler(Exception, refused)
     _devices(app, service)
-    late.add(app, service)
     _curators(app, service)
     _watchers(app, service)
     pages.add(app, service, tools)
     described = app.openapi()
     described["components"]["securitySchemes"] = {"bearer": {"type": "http", "scheme": "bearer"}}
-    return app
-
-
-class _Direct(APIRoute):
-    """A route that calls a function of the request alone directly: nothing is parsed around it."""
-
-    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
-        direct = self.endpoint.__annotations__ == {"request": "Request", "return": "Response"}
-        return self.endpoint if direct else super().get_route_handler()
+    alone, direct = {"request": "Request", "return": "Response"}, dict[tuple[str, str], Any]()
+    for route in app.routes:
+        if isinstance(route, APIRoute) and route.endpoint.__annotations__ == alone:
+            direct |= {(method, route.path): route.endpoint for method in route.methods or ()}
+    counted: ASGIApp = Counted(app, service, direct)
+    if not service.app.serving.origins:
+        return counted
+    # Tokens come in a header, never by a cookie: no origin gets more than it was given.
+    return CORSMiddleware(
+        counted,
+        allow_origins=service.app.serving.origins.split(),
+        allow_methods=["GET", "POST"],
+        allow_headers=["Authorization", "Content-Type", "If-None-Match"],
+        expose_headers=["ETag", "Tacit-Version", "Tacit-Ticket"],
+    )
 
 
 def _devices(app: FastAPI, service: Service) -> None:
@@ -457,8 +445,8 @@ def _devices(app: FastAPI, service: Service) -> None:
         spec, report, guarantee = service.spec, service.seen.report, service.agent.guarantee
         return {
             "horizon": spec.horizon,
-            "states": spec.state_labels or spec.states,
-            "actions": spec.action_labels or spec.actions,
+            "states": service.form.features or spec.state_labels or spec.states,
+            "actions": getattr(spec, "action_labels", None) or spec.actions,
             "model": "local" if service.form.local else "joint",
             "window": service.app.serving.window,
             "guarantee": guarantee.short if guarantee else "",
@@ -467,23 +455,16 @@ def _devices(app: FastAPI, service: Service) -> None:
         }
 
     codes = (200, 202, 401, 403, 408, 409, 410, 413, 422, 429, 503)
+    for kind in ("episode", "report", "decision", "outcome"):
+        given: dict[str, Any] = {"responses": answers(*codes), "openapi_extra": DESCRIBED[kind]}
+        app.post(f"/v1/{kind}s", tags=["device"], **given)(_taking(service, kind))
 
-    @app.post(
-        "/v1/episodes",
-        responses=answers(*codes),
-        openapi_extra=DESCRIBED["episode"],
-        tags=["device"],
-    )
-    async def episode(request: Request) -> Response:
-        """One user's episode. Idempotent by event id: send it again if no answer came."""
-        return await service.take(request, "episode")
 
-    @app.post(
-        "/v1/reports", responses=answers(*codes), openapi_extra=DESCRIBED["report"], tags=["device"]
-    )
-    async def report(request: Request) -> Response:
-        """One user's noisy report, under local DP."""
-        return await service.take(request, "report")
+def _taking(service: Service, kind: str) -> Any:
+    async def taken(request: Request) -> Response:
+        return await service.take(request, kind)
+
+    return taken
 
 
 def _curators(app: FastAPI, service: Service) -> None:

@@ -7,6 +7,7 @@ is no state, action or reward is packed as something that is visibly none.
 
 from __future__ import annotations
 
+import itertools
 import math
 import queue
 import struct
@@ -31,11 +32,14 @@ if TYPE_CHECKING:
 _ELSEWHERE = ("unknown", "undecided")
 _MOST = 512
 """Devices that share a transaction, at most."""
+_GATHER = 0.005  # seconds that they wait for one another, where several came at once before
 
 
 def form_of(agent: Agent) -> Form:
     """How an agent's users are packed."""
     spec, plan = agent.spec, agent.plan
+    if hasattr(spec, "looks"):
+        return Form(spec.horizon, (0, None), (spec.actions, None), features=spec.dimension)
     states, actions = (spec.states, spec.state_labels), (spec.actions, spec.action_labels)
     local = agent.privacy.local
     mixed = len(getattr(plan.policy, "components", ())) > 1
@@ -52,6 +56,7 @@ class Form:
         actions: the same of actions.
         local: whether reports come, not episodes.
         drawn: whether an episode must say which component of a mixed policy it followed.
+        features: of a trial how many numbers a state is; then propensities come, too.
     """
 
     def __init__(
@@ -61,10 +66,14 @@ class Form:
         actions: tuple[int, Sequence[str] | None],
         local: bool = False,
         drawn: bool = False,
+        features: int = 0,
     ) -> None:
-        self.horizon, self.local, self._drawn = horizon, local, drawn
+        self.horizon, self.local, self._drawn, self.features = horizon, local, drawn, features
         self.codes = [_codes(*states), _codes(*actions)]
-        self._struct = struct.Struct(f"<{2 * horizon + 2}i{horizon}d")
+        # Codes of states, actions and the component; rewards, and of trials chances and features.
+        self._coded = horizon + 1 + (0 if features else horizon + 1)
+        self._numbers = horizon + (horizon + (horizon + 1) * features if features else 0)
+        self._struct = struct.Struct(f"<{self._coded}i{self._numbers}d")
 
     def fits(self, body: Mapping[str, Any], size: int) -> str:
         """Mistake in the shape of an episode or report, in words; empty if there is none.
@@ -72,10 +81,14 @@ class Form:
         Lengths and types are public.
         """
         lengths = {"states": self.horizon + 1, "actions": self.horizon, "rewards": self.horizon}
+        lengths |= {"propensities": self.horizon} if self.features else {}
         for name, length in ({"report": size} if self.local else lengths).items():
             found = body.get(name)
             if not isinstance(found, list) or len(found) != length:
                 return f"{name} must be a list of {length}"
+        rows = body["states"] if self.features else ()
+        if not all(isinstance(row, list) and len(row) == self.features for row in rows):
+            return f"states must be lists of {self.features} numbers"
         return self.undrawn(body)
 
     def undrawn(self, body: Mapping[str, Any]) -> str:
@@ -94,12 +107,39 @@ class Form:
         if self.local:
             return struct.pack(f"<{len(body['report'])}d", *map(number, body["report"]))
         states, actions = self.codes
+        more = itertools.chain(body["propensities"], *body["states"]) if self.features else ()
         return self._struct.pack(
-            *(code(states, value) for value in body["states"]),
+            *(code(states, value) for value in (() if self.features else body["states"])),
             *(code(actions, value) for value in body["actions"]),
             self.component(body),
-            *map(number, body["rewards"]),
+            *map(number, (*body["rewards"], *more)),
         )
+
+    def apart(self, body: Mapping[str, Any], kind: str) -> str:
+        """Mistake in the public form of a decision or an outcome; empty if there is none."""
+        if self.features:
+            return "a trial takes whole histories: POST /v1/episodes"
+        needed = ("state", "action") if kind == "decision" else ("reward",)
+        if missing := [name for name in needed if name not in body]:
+            return f"{missing[0]} is missing"
+        step = body.get("step")
+        if type(step) is not int or not 0 <= step < self.horizon:
+            return f"step must be a whole number from 0 to {self.horizon - 1}"
+        said = body.get("ticket", "").partition(".")[0]
+        if kind == "decision" and str(body.get("version", said)) != said:
+            return "version must be that of the ticket, or be left out"
+        return self.undrawn(body) if kind == "decision" else ""
+
+    def late(self, body: Mapping[str, Any], ticket: str | None) -> LateStep:
+        """A request as the agent takes it; with a ticket a decision. Values never raise."""
+        states, actions = self.codes
+        after = code(states, body.get("next_state"))
+        values: dict[str, Any] = {"reward": number(body.get("reward")), "next_state": after}
+        if ticket is not None:
+            values = {"state": code(states, body["state"]), "action": code(actions, body["action"])}
+            values["probability"] = number(body.get("probability"))
+            values["component"] = self.component(body)
+        return LateStep(body["user"], body["event"], values | {"step": body["step"]}, ticket)
 
     def block(self, rows: Sequence[bytes]) -> Block:
         """Users, packed alike, as the columns of a block."""
@@ -107,11 +147,15 @@ class Form:
             table = np.frombuffer(b"".join(rows), dtype="<f8").reshape(len(rows), -1)
             return Block(len(rows), {"reports": table})
         h = self.horizon
-        kind = np.dtype([("codes", "<i4", 2 * h + 2), ("rewards", "<f8", h)])
+        kind = np.dtype([("codes", "<i4", self._coded), ("numbers", "<f8", self._numbers)])
         held = np.frombuffer(b"".join(rows), dtype=kind)
-        codes = held["codes"].astype(np.int64)
-        columns = {"states": codes[:, : h + 1], "actions": codes[:, h + 1 : -1]}
-        columns |= {"rewards": held["rewards"].copy()}
+        codes, numbers = held["codes"].astype(np.int64), held["numbers"].copy()
+        columns = {"actions": codes[:, -1 - h : -1], "rewards": numbers[:, :h]}
+        if self.features:
+            columns["propensities"] = numbers[:, h : 2 * h]
+            columns["states"] = numbers[:, 2 * h :].reshape(len(rows), h + 1, self.features)
+        else:
+            columns["states"] = codes[:, : h + 1]
         return Block(len(rows), columns | ({"components": codes[:, -1]} if self._drawn else {}))
 
 
@@ -183,9 +227,11 @@ class Intake:
         self._thread.join(timeout=30.0)
 
     def _run(self) -> None:
-        going = True
+        going, batch = True, list[Any]()
         while going:
-            batch = [self._queue.get()]
+            several, batch = len(batch) > 1, [self._queue.get()]
+            if several:  # others are on their way: one transaction for more of them
+                time.sleep(_GATHER)
             while len(batch) < _MOST and not self._queue.empty():
                 batch.append(self._queue.get_nowait())
             going = None not in batch

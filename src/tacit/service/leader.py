@@ -58,7 +58,6 @@ class Loop:
     def _turn(self) -> None:
         self.leads = self._agent.lead(self._name)
         while self.leads and not self._ended.is_set() and self._agent.step():
-            self._agent.store.erase_traces()
             self._heard()
             self.leads = self._agent.lead(self._name)
         run = self._agent.run_row()

@@ -16,6 +16,7 @@ import re
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -153,8 +154,7 @@ class Pages:
             counted[version] += int(count) if fate == "counted" else 0
         points = [(row.version, row.at, *pays[row.version]) for row in shown if row.version in pays]
         given = {"state": state, "came": came, "counted": counted, "points": points[::-1]}
-        given |= {"told": self.service.told, "shown": shown, "pays": pays}
-        given["about_today"] = self.service.app.about.get("today")
+        given |= {"told": self.service.told, "shown": shown, "pays": pays, "run": self.service.app}
         return rendered("overview", "Overview", who, here="/", **given)
 
     def policies(self, who: Visitor) -> str:
@@ -167,17 +167,18 @@ class Pages:
             rows = db.execute(done.order_by(entries.c.seq.desc()).limit(20)).all()
         state = public_state(self.service.agent)
         now = self.service.seen.run.version
-        held = [published.load(self.service.policy_body(v)[0]) for v in (now, max(now - 1, 0))]
-        given = {"state": state, "versions": found, "entries": rows, "policy": held[0]}
-        return rendered("policies", "Policies", who, here="/policies", before=held[1], **given)
+        policy = before = published.load(self.service.policy_body(now)[0])
+        with suppress(HTTPException):  # of the first, and of one that nobody asked for in time
+            before = published.load(self.service.policy_body(now - 1)[0])
+        given = {"state": state, "versions": found, "entries": rows, "policy": policy}
+        return rendered("policies", "Policies", who, here="/policies", before=before, **given)
 
     def compare(self, who: Visitor, first: int, second: int) -> str:
         """Where two versions act differently."""
         loaded = [published.load(self.service.policy_body(v)[0]) for v in (first, second)]
         said = public_state(self.service.agent)["monitoring"]
         given = {"found": self.tools.differences(*loaded), "first": first, "second": second}
-        given |= {"monitored": said, "labels": getattr(loaded[0], "state_labels", None)}
-        given["horizon"] = self.service.spec.horizon
+        given |= {"monitored": said, "policy": loaded[0], "horizon": self.service.spec.horizon}
         return rendered("compare", f"Versions {first} and {second}", who, **given)
 
     def people(self, who: Visitor, told: Mapping[str, Any] | None = None) -> str:

@@ -169,7 +169,7 @@ def plan(
     place = world if workers > 1 else first  # a text is made anew in every process
 
     def simulate(model: Privacy, declared: int) -> Forecast:
-        choice = agent.settled(first.spec, model)
+        choice = agent.settled(first.spec, model, declared)
         made = choice.build(first.spec, declared, model, seeds[0])
         jobs = [Job(place, choice, model, declared, seed) for seed in seeds]
         return Forecast(

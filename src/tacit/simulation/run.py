@@ -285,7 +285,7 @@ def _made(text: str, world: World, seed: int, users: int | None, privacy: Privac
     choice = choose_agent(text)
     if choice.budget:
         raise InvalidArgument(f"{text!r} has a budget, and so has privacy={privacy!r}")
-    choice = choice.settled(world.spec, privacy)
+    choice = choice.settled(world.spec, privacy, declared)
     return choice.build(world.spec, declared, privacy, seed), choice.make
 
 
@@ -355,7 +355,7 @@ class PermutedWorld:
         return self.world.value(self.translated(policy)[0])
 
     def simulate(self, policy: Any, users: int, rng: np.random.Generator, form: Form) -> Data:
-        """Simulates users, in these labels."""
+        """Simulates users, in these labels. Args: see World.simulate."""
         return self.relabelled(self.world.simulate(self.translated(policy)[0], users, rng, form))
 
     def relabelled(self, data: Data) -> Data:

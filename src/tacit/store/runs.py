@@ -122,18 +122,26 @@ def fence(db: sa.Connection, run: Any, **values: Any) -> None:
 # Users.
 
 
+_last = func.max(sa.case((people.c.run == bindparam("run"), people.c.block), else_=-1))
+_came = (
+    select(people.c.person, func.count(), _last)
+    .where(people.c.run.in_(bindparam("chain", expanding=True)))
+    .where(people.c.fate.in_(("waiting", "released")))
+    .group_by(people.c.person)
+)
+_these_came = _came.where(people.c.person.in_(bindparam("who", expanding=True)))
+
+
 def came(db: sa.Connection, run: Any, names: Sequence[str] | None = None) -> dict[str, Any]:
     """How often people took part in a run and those before it, and in which block of it last."""
     chain, before = [run.run], run.predecessor
     while before:  # people of a predecessor took part
         chain, before = [*chain, before], find(db, before).predecessor
-    last = func.max(sa.case((people.c.run == run.run, people.c.block), else_=-1))
-    rows = select(people.c.person, func.count(), last).group_by(people.c.person)
-    rows = rows.where(people.c.run.in_(chain), people.c.fate.in_(("waiting", "released")))
-    found, some = dict[str, Any](), [None] if names is None else parts([*set(names)])
-    for part in some:
-        which = rows if part is None else rows.where(people.c.person.in_(part))
-        found |= {who: (int(n), int(block)) for who, n, block in db.execute(which)}
+    found, of = dict[str, Any](), {"run": run.run, "chain": chain}
+    given = [of] if names is None else [of | {"who": some} for some in parts([*set(names)])]
+    for each in given:
+        rows = db.execute(_came if names is None else _these_came, each)
+        found |= {who: (int(n), int(block)) for who, n, block in rows}
     return found
 
 
@@ -151,35 +159,38 @@ def admit(db: sa.Connection, run: Any, block: int, names: Sequence[str]) -> list
     if most and not all(names):
         raise InvalidArgument("people of this store have a limit over all runs: give user_ids")
     for some in parts([*set(names)]) if most else ():
-        for row in db.execute(select(accounts).where(accounts.c.person.in_(some))):
+        for row in rows_of(db, accounts, person=some):
             held[row.person] = row.spent + row.reserved
     answers = list[int]()
     for name in names:
-        if not name:
-            answers.append(0)
-            continue
-        count, last = visits = found.get(name, (0, -1))
-        pays = 0 if count else run.cost
-        if spent_up(run, block, visits) or (most and held.get(name, 0) + pays > most):
-            answers.append(-1)
-            continue
-        found[name] = (count + 1, max(block, last))
-        held[name] = held.get(name, 0) + pays
-        answers.append(pays)
+        pays = 0 if not name or name in found else run.cost
+        within = not most or held.get(name, 0) + pays <= most
+        taken = not name or (within and visit(run, block, found, name))
+        held[name] = held.get(name, 0) + pays * taken
+        answers.append(pays if taken else -1)
     return answers
 
 
-def spent_up(run: Any, block: int, visits: tuple[int, int]) -> bool:
-    """Whether a person may come to a block no more: by how often she came, and where last."""
-    count, last = visits
-    return bool((run.episodes and count >= run.episodes) or (run.once and last >= block))
+def visit(run: Any, block: int, visits: dict[str, tuple[int, int]], name: str) -> bool:
+    """Whether a person may come to a block once more; then her visits are one more.
+
+    Args:
+        run: The run's row.
+        block: In which she takes part.
+        visits: How often people came, and in which block last.
+        name: Her pseudonym.
+    """
+    count, last = visits.get(name, (0, -1))
+    if (run.episodes and count >= run.episodes) or (run.once and last >= block):
+        return False
+    visits[name] = count + 1, max(block, last)
+    return True
 
 
 @dataclass(frozen=True)
 class Packet:
     """Users who come together into one block."""
 
-    block: int
     users: int
     data: bytes  # of all of them; empty where the process holds it
     versions: Mapping[int, int]  # of them, by the version that they followed
@@ -189,24 +200,29 @@ class Packet:
     missing: int = 0  # steps of which something is still to come, of one user's
 
 
-def put(db: sa.Connection, run: Any, packet: Packet) -> int:
-    """Number of a packet that is put into a block now; its users reserve what they pay."""
-    block = block_of(db, run.run, packet.block)
-    row = {"run": run.run, "block": packet.block, "users": packet.users}
-    row |= {"version": min(packet.versions, default=0), "data": packet.data}
-    row |= {"missing": packet.missing}
-    done = db.execute(insert(packets).values(**row))
+def put(db: sa.Connection, run: Any, block: Any, packet: Packet) -> int:
+    """Number of a packet that is put into a block now; its users reserve what they pay.
+
+    Args:
+        db: A write transaction.
+        run: The run's row.
+        block: The row of the block, read in this transaction; it is kept as it is from then on.
+        packet: Users with all that is known of them.
+    """
+    row = {"run": run.run, "block": block.block, "users": packet.users, "data": packet.data}
+    row |= {"version": min(packet.versions, default=0), "missing": packet.missing}
+    done = db.execute(insert(packets), row)
     number = int(done.inserted_primary_key[0])  # type: ignore[index]
     shares, version = packet.versions, row["version"]  # without tickets they take places now
     if any(ticket for _, ticket in packet.events):  # a place that a process lost is written now
-        here = (packets.c.run == run.run, packets.c.block == packet.block)
+        here = (packets.c.run == run.run, packets.c.block == block.block)
         filled = select(func.sum(packets.c.users)).where(*here, packets.c.version == version)
         places = json.loads(block.versions).get(str(version), 0)
         lost = block.users + packet.users - places  # at most
         lost = int(db.scalar(filled) or 0) - places if lost > 0 else 0
         shares = {version: lost} if lost > 0 else {}
-    _grow(db, run, block, shares, users=block.users + packet.users)
-    of = {"run": run.run, "block": packet.block, "packet": number, "fate": "waiting"}
+    take_places(db, run, block, shares, users=block.users + packet.users)
+    of = {"run": run.run, "block": block.block, "packet": number, "fate": "waiting"}
     if packet.people:
         mine = [{"position": i, "person": p, "pays": c} for i, (p, c) in enumerate(packet.people)]
         db.execute(insert(people), [of | row for row in mine if row["person"]])
@@ -220,41 +236,37 @@ def put(db: sa.Connection, run: Any, packet: Packet) -> int:
     return number
 
 
-def take_places(db: sa.Connection, run: Any, taken: Mapping[tuple[int, int], int]) -> list[Any]:
-    """Counts places that were taken by reading policies, by block and version.
+_take = update(runs).where(runs.c.run == bindparam("of_run"))
+_take = _take.values(taken=runs.c.taken + bindparam("more"))
 
-    Returns:
-        Rows of the blocks after it; a block that is sealed has no places, and no row here.
+
+def take_places(
+    db: sa.Connection, run: Any, block: Any, taken: Mapping[int, int], **values: Any
+) -> None:
+    """Counts places of a block that were taken, by version.
+
+    Args:
+        db: A write transaction.
+        run: The run's row.
+        block: The row of the block, read in this transaction; both rows are kept as they are.
+        taken: How many, by the version that was read with them.
+        **values: Other columns of the block.
     """
-    found = list[Any]()
-    for block in sorted({block for block, _ in taken}):
-        row = block_of(db, run.run, block)
-        if row.stage in ("open", "closed"):
-            _grow(db, run, row, {v: n for (b, v), n in taken.items() if b == block})
-            found.append(block_of(db, run.run, block))
-    return found
+    if new := sum(taken.values()):
+        shares = json.loads(block.versions)
+        for version, count in taken.items():
+            shares[str(version)] = shares.get(str(version), 0) + count
+        values |= {"places": block.places + new, "versions": json.dumps(shares)}
+        db.execute(_take, {"of_run": run.run, "more": new})
+        run.taken += new
+    set_block(db, block, **values)
 
 
-def _grow(db: sa.Connection, run: Any, block: Any, taken: Mapping[int, int], **values: Any) -> None:
-    """A block with more places."""
-    shares = json.loads(block.versions)
-    for version, count in taken.items():
-        shares[str(version)] = shares.get(str(version), 0) + count
-    new = sum(taken.values())
-    values |= {"places": block.places + new, "versions": json.dumps(shares)}
-    set_block(db, run, block.block, **values)
-    if new:
-        more = runs.c.taken + new
-        db.execute(update(runs).where(runs.c.run == run.run).values(taken=more))
-
-
-def known(db: sa.Connection, run: Any, **values: Sequence[str]) -> list[Any]:
+def known(db: sa.Connection, run: Any, **values: Sequence[str]) -> dict[str, Any]:
     """Rows of events that came before, by their ``event`` or by the ``ticket`` that they used."""
-    found, ((column, given),) = list[Any](), values.items()
-    for some in parts(given):
-        of = events.c[column].in_(some)
-        found += db.execute(select(events).where(events.c.run == run.run, of))
-    return found
+    ((column, given),) = values.items()
+    of: Any = ({"run": run.run, column: some} for some in parts([*given]))
+    return {getattr(row, column): row for each in of for row in rows_of(db, events, **each)}
 
 
 @dataclass(frozen=True)
@@ -272,50 +284,6 @@ class Answer:
         return self.status in ("waiting", "counted", "closed")
 
 
-def decide(
-    db: sa.Connection,
-    run: Any,
-    keys: Sequence[str],
-    tickets: Sequence[str],
-    places: Sequence[tuple[int, int] | None],
-) -> tuple[dict[int, Answer], dict[tuple[int, int], list[int]]]:
-    """Answers to devices without a place, and the others by the block and version of theirs.
-
-    An event that is sent twice at once is among neither the second time.
-
-    Args:
-        db: A write transaction.
-        run: The run's row.
-        keys: Of their events; of one that came before, it is told the same again.
-        tickets: Each fills one place.
-        places: Version and block of each ticket; None if it is not ours.
-    """
-    before = {row.event: row for row in known(db, run, event=keys)}
-    used = {row.ticket for row in known(db, run, ticket=tickets)}
-    told, groups = dict[int, Answer](), dict[tuple[int, int], list[int]]()
-    rows, seen = dict[int, Any](), set[str]()
-    for i, (key, ticket, place) in enumerate(zip(keys, tickets, places, strict=True)):
-        if key in seen:
-            continue
-        seen.add(key)
-        if key in before:
-            told[i] = Answer(before[key].fate, before[key].block, before[key].version)
-        elif run.stopped or place is None:
-            told[i] = Answer("stopped" if run.stopped else "unknown")
-        else:
-            version, number = place
-            if number not in rows:
-                rows[number] = block_of(db, run.run, number)
-            if rows[number] is None or rows[number].stage not in ("open", "closed"):
-                told[i] = Answer("late", version=run.version)
-            elif ticket in used:
-                told[i] = Answer("used", version=run.version)
-            else:
-                used.add(ticket)
-                groups.setdefault((number, version), []).append(i)
-    return told, groups
-
-
 def by_ticket(db: sa.Connection, run: Any, block: int) -> bool:
     """Whether somebody in a block came with a ticket."""
     here = (events.c.run == run.run, events.c.block == block, events.c.ticket != "")
@@ -328,21 +296,21 @@ def incomplete(db: sa.Connection, run: Any, block: int) -> bool:
     return db.scalar(select(packets.c.id).where(*here).limit(1)) is not None
 
 
+_by: dict[str, Any] = {name: bindparam(f"{name}_by") for name in ("reserved", "spent")}
+_moved = {name: accounts.c[name] + by for name, by in _by.items()}
+_move = update(accounts).where(accounts.c.person == bindparam("who")).values(**_moved)
+_make = insert(accounts).values(person=bindparam("who"), **_by)
+
+
 def _pay(db: sa.Connection, costs: Mapping[str, int], *, reserved: int, spent: int) -> None:
     """Moves costs on accounts, which are made for those who have none."""
-    if not costs:
-        return
-    there = set[str]()
-    for some in parts([*costs]):
-        there |= set(db.scalars(select(accounts.c.person).where(accounts.c.person.in_(some))))
-    new = [{"person": p, "spent": 0, "reserved": 0} for p in sorted(costs) if p not in there]
-    if new:
-        db.execute(insert(accounts), new)
-    move = update(accounts).where(accounts.c.person == bindparam("who"))
-    cost = bindparam("cost", type_=accounts.c.spent.type)
-    change = {"reserved": reserved, "spent": spent}
-    moved = {name: accounts.c[name] + times * cost for name, times in change.items()}
-    db.execute(move.values(**moved), [{"who": p, "cost": c} for p, c in sorted(costs.items())])
+    found = [rows_of(db, accounts, person=some) for some in parts([*costs])]
+    there, rows = {row.person for some in found for row in some}, dict[Any, list[Any]]()
+    for who, cost in sorted(costs.items()):
+        row = {"who": who, "reserved_by": reserved * cost, "spent_by": spent * cost}
+        rows.setdefault(_move if who in there else _make, []).append(row)
+    for statement, some in rows.items():
+        db.execute(statement, some)
 
 
 def forget(db: sa.Connection, person: str) -> dict[str, int] | None:
@@ -419,16 +387,6 @@ def report_problem(db: sa.Connection, name: str, problem: str) -> None:
         db.execute(insert(problems), of | {"since": now, "last": now, "times": 1})
 
 
-def resolve_problem(db: sa.Connection, name: str, problem: str = "") -> None:
-    """Ends a problem of a run, or all of them."""
-    delete_rows(db, problems, run=name, **({"problem": problem} if problem else {}))
-
-
-def problems_of(db: sa.Connection, name: str) -> list[str]:
-    """Problems of a run, the oldest first."""
-    return [row.problem for row in rows_of(db, problems, "since", run=name)]
-
-
 def open_block(db: sa.Connection, run: Any, block: int, size: int) -> None:
     """Opens the block that fills from now on.
 
@@ -443,9 +401,10 @@ def open_block(db: sa.Connection, run: Any, block: int, size: int) -> None:
     set_run(db, run.run, block=block)
 
 
-def set_block(db: sa.Connection, run: Any, block: int, **values: Any) -> None:
-    """Changes columns of a block, as its stage."""
-    change_rows(db, blocks, {"run": run.run, "block": block}, **values)
+def set_block(db: sa.Connection, block: Any, **values: Any) -> None:
+    """Changes columns of a block, as its stage, and of its row here."""
+    change_rows(db, blocks, {"run": block.run, "block": block.block}, **values)
+    vars(block).update(values)
 
 
 def undone(db: sa.Connection, run: Any) -> list[Any]:

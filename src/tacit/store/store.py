@@ -173,7 +173,9 @@ class Store:
                 with (self._writing if write else self._reading).begin() as db:
                     yield db
             except (sa.exc.OperationalError, sa.exc.InterfaceError, OSError) as error:
-                raise StoreGone(f"the database does not answer: {_cause(error)}") from error
+                # Of a driver's error the kind: its words may hold values.
+                kind = type(getattr(error, "orig", None) or error).__name__
+                raise StoreGone(f"the database does not answer: {kind}") from error
 
     def _create(self, witness: str) -> None:
         with self._transaction(write=not self._readonly) as db:
@@ -187,10 +189,8 @@ class Store:
             if foreign and "stores" not in names:
                 said = "is a database of something else, or of release 0.1, which is not read"
                 raise InvalidArgument(f"{self.where!r} {said}")
-            for text in schema.statements(_DIALECTS[self.postgres]):
-                if not (
-                    (self.postgres or self._readonly) and "stores" in names
-                ):  # or it would wait for writers
+            if not (self.postgres or self._readonly) or "stores" not in names:
+                for text in schema.statements(_DIALECTS[self.postgres]):  # which wait for writers
                     db.exec_driver_sql(text)
             found = db.scalar(select(stores.c.schema_version))
             if found is None:
@@ -235,10 +235,12 @@ class Store:
         return [self.keyed("person", str(name)) for name in names]
 
     def keyed(self, *words: str) -> str:
-        """Keyed hash of texts, as tickets and tokens have it."""
+        """Keyed hash of texts; their lengths are in it, so no two lists share one."""
         if len(self._key) != 32:  # as it lies there, which would make another person of everybody
             raise InvalidArgument("this store's secrets are closed: give its key")
-        return hashed(self._key, *words)
+        text = "".join([f"{len(word)}:{word}" for word in words])
+        found = hmac.digest(self._key, text.encode("utf-8", "surrogatepass"), hashlib.sha256)
+        return found.hex()[:32]
 
     def erase_traces(self) -> bool:
         """Takes what was erased out of the write-ahead log; whether it is out of all files.
@@ -277,36 +279,37 @@ def write_witness(where: str, head: str) -> None:
             write_atomic(where, head.encode(), 0o644)
 
 
-def hashed(key: bytes, *words: str) -> str:
-    """Keyed hash of texts; their lengths are in it, so no two lists share one."""
-    text = "".join([f"{len(word)}:{word}" for word in words])
-    return hmac.digest(key, text.encode("utf-8", "surrogatepass"), hashlib.sha256).hex()[:32]
-
-
 @cache
-def _statement(verb: Any, table: sa.Table, columns: tuple[str, ...], order: str = "") -> Any:
+def _statement(verb: Any, table: sa.Table, order: str, *columns: tuple[str, bool]) -> Any:
     """A statement about rows by the values of columns; building it costs more than running it."""
-    found = verb(table).where(*(table.c[name] == bindparam(f"of_{name}") for name in columns))
+    found = verb(table)
+    for name, several in columns:
+        value: Any = bindparam(f"of_{name}", expanding=several)
+        found = found.where(table.c[name].in_(value) if several else table.c[name] == value)
     return found.order_by(table.c[order]) if order else found
 
 
-def _execute(db: sa.Connection, statement: Any, of: Mapping[str, Any], **values: Any) -> Any:
-    return db.execute(statement, {f"of_{name}": value for name, value in of.items()} | values)
+def _execute(
+    db: sa.Connection, verb: Any, table: sa.Table, of: Mapping[str, Any], order: str = "", **to: Any
+) -> Any:
+    columns = [(name, isinstance(value, list)) for name, value in of.items()]
+    given = {f"of_{name}": value for name, value in of.items()}
+    return db.execute(_statement(verb, table, order, *columns), given | to)
 
 
 def rows_of(db: sa.Connection, table: sa.Table, order: str = "", **of: Any) -> Any:
-    """Rows whose columns have these values, in the order of a column."""
-    return _execute(db, _statement(select, table, (*of,), order), of)
+    """Rows whose columns have these values, or one of a list, in the order of a column."""
+    return _execute(db, select, table, of, order)
 
 
 def change_rows(db: sa.Connection, table: sa.Table, of: Mapping[str, Any], /, **values: Any) -> int:
     """Sets columns of the rows whose columns have the values ``of``; how many they were."""
-    return int(_execute(db, _statement(update, table, (*of,)), of, **values).rowcount)
+    return int(_execute(db, update, table, of, **values).rowcount)
 
 
 def delete_rows(db: sa.Connection, table: sa.Table, **of: Any) -> None:
     """Deletes the rows whose columns have these values."""
-    _execute(db, _statement(delete, table, (*of,)), of)
+    _execute(db, delete, table, of)
 
 
 def digest(*values: Any) -> str:
@@ -340,11 +343,6 @@ def _cipher(secret: bytes | None) -> Any:
     except ImportError:
         raise InvalidArgument("an encrypted store needs: pip install 'tacit[encrypt]'") from None
     return Fernet(secret)
-
-
-def _cause(error: BaseException) -> str:
-    """The kind of a driver's error; its words may hold values."""
-    return type(getattr(error, "orig", None) or error).__name__
 
 
 class _Kept(sqlite3.Connection):

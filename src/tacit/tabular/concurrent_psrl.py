@@ -164,7 +164,7 @@ class ConcurrentPSRL(CountingAlgorithm[PSRLState]):
     def update(
         self, state: PSRLState, plan: Plan, release: Release, block: BlockInfo, rng: Generator
     ) -> PSRLState:
-        """The posterior with one more block."""
+        """The posterior with one more block. Args: see Algorithm.update."""
         statistic, query = self.query(state, plan, block), plan.memory.query
         estimate, unit = state.posterior.estimate, block.users * statistic.unit
         paths = self._planner(state, rng).rollouts(plan.policy.tables, plan.policy.weights)
@@ -181,7 +181,7 @@ class ConcurrentPSRL(CountingAlgorithm[PSRLState]):
     # Plan: the greedy policy, explorers, and what to ask.
 
     def plan(self, state: PSRLState, last: Plan | None, at: Progress, rng: Generator) -> Plan:
-        """The greedy policy with its explorers, and the greedy policy alone."""
+        """The greedy policy with its explorers, and it alone. Args: see Algorithm.plan."""
         planner, half = self._planner(state, rng), EXPLORERS // 2
         serving = last is not None and at.all_served > 0 and bool(last.policy.weights[0] > 0.5)
         greedy = planner.greedy(last.greedy.actions if last is not None and serving else None)
@@ -219,8 +219,12 @@ class ConcurrentPSRL(CountingAlgorithm[PSRLState]):
         return Plan(mixed, best, memory)
 
     def drawn_world(self, state: PSRLState, rng: Generator) -> tuple[Floats, Floats]:
-        """A world of the posterior, in which the unknown of a row leads somewhere near."""
-        return state.posterior.sample_whole(rng)
+        """A world of the posterior; cells that may pay little pay together what they did."""
+        of, (P, r) = state.posterior, state.posterior.sample_whole(rng)
+        told = of.reward_mean + of.reward_std * rng.standard_normal(r.shape)
+        little, most = (of.paying < 0.9) & (of.known > 0.5), np.clip(told, 0.0, 1.0)
+        paid, known = ((np.maximum(of.visits, 0.0) * little * x).sum() for x in (told, most))
+        return P, np.where(little, most * np.clip(paid / max(known, 1e-9), 0.0, 1.0), r)
 
     def known_cells(self, state: PSRLState) -> Floats:
         """How far rows are known."""

@@ -307,7 +307,7 @@ class PolicyImprovement(FiniteAlgorithm[ImprovementState]):
     def learn(
         self, state: ImprovementState, plan: Plan, block: BlockInfo, rng: np.random.Generator
     ) -> Queries[ImprovementState]:
-        """Queries for values of the block's policy, then for advantages of single actions."""
+        """Queries for values of the block's policy, then advantages. Args: see Algorithm.learn."""
         known, behaviour = state.known, plan.memory
         # An older policy's phases may be wider.
         behaviour = np.repeat(behaviour, max(1, len(state.behaviour) // len(behaviour)), axis=0)
@@ -318,7 +318,7 @@ class PolicyImprovement(FiniteAlgorithm[ImprovementState]):
     def plan(
         self, state: ImprovementState, last: Plan | None, at: Progress, rng: np.random.Generator
     ) -> Plan:
-        """Actions that may be the best; and the best ones, which serve once all was learnt."""
+        """Actions that may be best; and the best, which serve at last. Args: see Algorithm.plan."""
         known, behaviour, phase = state.known, state.behaviour, self.estimator.phase
         if not known.informed:
             first = self.named(uniform_policy(self.spec))

@@ -286,8 +286,7 @@ class SpikeSlabPosterior:
         drawn = np.clip(mean + spread * ndtri(quantile), 0.0, 1.0)
         hinted = np.where(rng.random(mean.shape) < self.hint, self.hinted, 0.0)
         paid = np.where(rng.random(mean.shape) < self.paying, drawn, hinted)
-        known = 1.0 - unknown
-        return moves * _per_visit(known, visits), known * paid, unknown
+        return moves * _per_visit(1.0 - unknown, visits), (1.0 - unknown) * paid, unknown
 
     def sample_whole(self, rng: np.random.Generator) -> tuple[Floats, Floats]:
         """A world in which the unknown of a row leads to one state, and pays as known cells do.

@@ -144,7 +144,7 @@ class UCBPO(UCBVI):
         return self.named(uniform_policy(self.spec))
 
     def plan(self, state: CountEstimate, last: Plan | None, at: Progress, rng: Generator) -> Plan:
-        """Mirror steps in the optimistic world; the greedy policy is that of UCBVI."""
+        """Mirror steps in the optimistic world, beside greedy UCBVI. Args: see Algorithm.plan."""
         if not state.reached.any():
             return super().plan(state, last, at, rng)
         along = last is not None and self.on_policy(last)

@@ -115,7 +115,7 @@ class UCBVI(CountingAlgorithm[CountEstimate]):
     def update(
         self, state: CountEstimate, plan: Plan, release: Release, block: BlockInfo, rng: Generator
     ) -> CountEstimate:
-        """The estimate with the counts of one more block."""
+        """The estimate with the counts of one more block. Args: see Algorithm.update."""
         alone = isinstance(plan.policy, Policy)
         if alone and self.on_policy(plan) and not self.stationary:
             release = conserved(release, self.spec)
@@ -127,7 +127,7 @@ class UCBVI(CountingAlgorithm[CountEstimate]):
     # Plan: estimates on the simplex, Bernstein bonuses, backward induction.
 
     def plan(self, state: CountEstimate, last: Plan | None, at: Progress, rng: Generator) -> Plan:
-        """The best policy of the optimistic world, and of the estimated one."""
+        """The best policies of the optimistic and the estimated world. Args: see Algorithm.plan."""
         if not state.reached.any():
             first = self.first_policy(rng)
             return Plan(first, first)

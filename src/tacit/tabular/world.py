@@ -100,7 +100,7 @@ class FiniteWorld:
     def simulate(
         self, policy: AnyPolicy, users: int, rng: np.random.Generator, form: Form = "episodes"
     ) -> Episodes | Block:
-        """A block of users; see :class:`~tacit.core.world.World`."""
+        """A block of users. Args: see World.simulate."""
         return simulate(self.model, policy, users, rng, form)
 
     def value(self, policy: AnyPolicy) -> float:
@@ -471,10 +471,7 @@ def simulate_episodes(
 
 
 def _choices(policy: AnyPolicy, chances: Callable[[Floats], Floats]) -> tuple[bool, Ints, Floats]:
-    """Whether it is deterministic, its actions, and its choices as a sampler needs them.
-
-    A mixed one's have an axis of components in front.
-    """
+    """Whether it is deterministic, its actions, and a sampler's choices, of components first."""
     if isinstance(policy, MixedPolicy):
         if policy.is_deterministic:
             return True, policy.tables, _NO_CHOICES[np.newaxis]

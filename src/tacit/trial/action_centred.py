@@ -120,7 +120,7 @@ class ActionCentred(Algorithm[TrialState]):
     def learn(
         self, state: TrialState, plan: Plan, block: BlockInfo, rng: np.random.Generator
     ) -> Queries[TrialState]:
-        """Scores; and of the last look, where it is wanted, two balls around effects."""
+        """Scores; of the last look perhaps two balls around effects. Args: see Algorithm.learn."""
         look = min(block.releases, len(self.spec.looks) - 1)
         report = self.options.report if look == len(self.spec.looks) - 1 else 0.0
         if report < 1.0:
@@ -154,7 +154,7 @@ class ActionCentred(Algorithm[TrialState]):
     def plan(
         self, state: TrialState, last: Plan | None, at: Progress, rng: np.random.Generator
     ) -> Plan:
-        """Chances of being the best, and the best action."""
+        """Chances of being the best, and the best action. Args: see Algorithm.plan."""
         spec, known = self.spec, state.posterior
         size = float(np.trace(np.array(spec.gram))) if spec.gram is not None else 1.0
         mean, covariance = known.mean / np.sqrt(size), known.covariance / size

@@ -7,6 +7,7 @@ counted, so neither states nor steps cost sensitivity. It finds what pays within
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -21,7 +22,7 @@ from tacit.tabular.algorithm import FiniteAlgorithm
 from tacit.tabular.policy import Policy
 from tacit.trial.action_centred import TrialState, check_gaussian
 from tacit.trial.policy import TrialPolicy
-from tacit.trial.posterior import LookEvidence, posterior, shape_of
+from tacit.trial.posterior import LookEvidence, people_needed, posterior, shape_of
 from tacit.trial.statistics import CentredScores
 
 if TYPE_CHECKING:
@@ -94,7 +95,7 @@ class CentredImprovement(FiniteAlgorithm[TrialState]):
     def update(
         self, state: TrialState, plan: Plan, release: Release, block: BlockInfo, rng: Generator
     ) -> TrialState:
-        """The posterior with one more block, of other people."""
+        """The posterior with one more block, of other people. Args: see Algorithm.update."""
         chances = plan.policy.table()[0]
         spread = 1.0 - (chances**2).sum(axis=1).mean()
         information = self.spec.horizon * float(spread / (2.0 if self.spec.actions == 2 else 1.0))
@@ -102,7 +103,7 @@ class CentredImprovement(FiniteAlgorithm[TrialState]):
         return TrialState(posterior(evidence, self.shape, _WIDE, apart=True), evidence)
 
     def plan(self, state: TrialState, last: Plan | None, at: Progress, rng: Generator) -> Plan:
-        """Chances of being better, at all steps alike, with a floor and without."""
+        """Chances of being better, with a floor and without. Args: see Algorithm.plan."""
         return Plan(self._drawing(state, FLOOR), self._drawing(state, 0.0))
 
     def _drawing(self, state: TrialState, floor: float) -> Policy:
@@ -118,6 +119,13 @@ class CentredImprovement(FiniteAlgorithm[TrialState]):
     def on_policy(self, plan: Plan) -> bool:
         """Yes: chances are those of the policy that was followed."""
         return True
+
+    @property
+    def why(self) -> str:
+        """Rounds, in words, and the people who are missing."""
+        mu = float(self.privacy.budget.mu) if self.privacy.private else math.inf
+        needed = people_needed(self.spec.states, self.spec.actions, mu)
+        return super().why + f"; about {needed} people are needed" * (self.users < needed)
 
     def _check(self) -> None:
         check_gaussian(self.privacy)

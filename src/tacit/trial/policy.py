@@ -30,8 +30,7 @@ class TrialPolicy(PublishedTrial):
         if self.n_actions == 2:
             return self.mean
         found = self.mean.reshape(self.n_actions, -1)
-        centred: Floats = found - found.mean(axis=0)
-        return centred
+        return np.asarray(found - found.mean(axis=0))
 
     def relabelled(self, permutation: tuple[int, ...]) -> TrialPolicy:
         """The same where what was action ``a`` is ``permutation[a]``."""
@@ -51,10 +50,3 @@ class TrialPolicy(PublishedTrial):
         arrays |= {n: np.array(int(getattr(self, n))) for n in ("n_actions", "greedy")}
         arrays |= {"mean": self.mean, "covariance": self.covariance}
         write_published(path, self.version, arrays, kind="trial")
-
-    def __repr__(self) -> str:
-        kind = "greedy" if self.greedy else f"chances from {self.low:g}"
-        return (
-            f"<TrialPolicy version {self.version}: {self.n_actions} actions, {self.dimension} "
-            f"features, {kind}{', own history' * bool(self.own)}>"
-        )

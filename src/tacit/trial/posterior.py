@@ -13,13 +13,19 @@ covariance. In M's eigenbasis coordinates are apart.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 import numpy as np
 
 from tacit.privacy.curator import Release
+from tacit.privacy.errors import InvalidArgument
+from tacit.privacy.models import Privacy
 from tacit.privacy.statistic import Floats
+
+if TYPE_CHECKING:
+    from tacit.tabular.spec import FiniteSpec
 
 PRIOR = 0.5  # standard deviation of an effect, in deviations of rewards
 STAYED = 0.85  # decisions that people make, of those planned
@@ -37,8 +43,8 @@ class LookEvidence:
     @classmethod
     def of(cls, release: Release, information: float) -> Self:
         """That of a release of scores."""
-        noise = float(np.max(release.std["scores"]))
-        return cls(release["scores"], noise, release.users, information)
+        scores, noise = release["scores"], float(np.max(release.std["scores"]))
+        return cls(scores, noise, release.users, information)
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,6 +53,25 @@ class EffectPosterior:
 
     mean: Floats
     covariance: Floats
+
+
+def people_needed(dimension: int, actions: int, mu: float) -> int:
+    """People until usual effects are found, by rule of thumb: within a factor of three.
+
+    Three times those whose unit scores, were they all alike, would equal the noise everywhere.
+    """
+    return math.ceil(6.0 / mu * math.sqrt(dimension * (1 if actions == 2 else actions)))
+
+
+def few_people(spec: FiniteSpec, privacy: Privacy, users: int | None) -> bool:
+    """Whether users of a small finite world are few: below 25 S A / mu; measured from 17 to 80."""
+    mu = float(privacy.budget.mu) if privacy.private else math.inf
+    cells = spec.states * spec.actions
+    if users is None or cells > 50 or users * mu >= 25.0 * cells:
+        return False
+    if 3 * users < (needed := people_needed(spec.states, spec.actions, mu)):
+        raise InvalidArgument(f"{users} users teach nothing: about {needed} are needed at this mu")
+    return True
 
 
 def shape_of(design: Floats, actions: int) -> Floats:
@@ -80,8 +105,7 @@ def posterior(
     """
     values, basis = np.linalg.eigh(shape)
     values = np.maximum(values, 0.0)
-    size = len(shape)
-    mean, variance = np.zeros(size), np.full(size, prior**2)
+    mean, variance = np.zeros(len(shape)), np.full(len(shape), prior**2)
     if evidence:
         seen = np.array([each.scores.ravel() for each in evidence]) @ basis  # (looks, size)
         reach = np.array([np.sqrt(max(each.information, 1e-12)) for each in evidence])

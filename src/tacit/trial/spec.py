@@ -9,7 +9,6 @@ from functools import cached_property
 import numpy as np
 
 from tacit.privacy.errors import InvalidArgument
-from tacit.privacy.reading import Labels, checked_labels
 from tacit.privacy.statistic import Floats
 from tacit.privacy.validation import checked_number, numbers, positive, whole_number
 
@@ -33,7 +32,6 @@ class TrialSpec:
         probabilities: least and largest chance of an action. With more than two actions each has
             the least one at least.
         looks: when people report, as shares of their decisions; the last one is 1.
-        feature_names: texts, one for each feature.
         gram: guessed mean of f f', (d, d); by default features are equally large and unrelated.
         memory: for so many decisions an action may matter: rewards of these count for it.
         usual_reward: public guess of a reward, for a person's first decisions.
@@ -49,7 +47,6 @@ class TrialSpec:
     actions: int = 2
     probabilities: tuple[float, float] = (0.2, 0.8)
     looks: tuple[float, ...] = LOOKS
-    feature_names: Labels = None
     gram: tuple[tuple[float, ...], ...] | None = None
     memory: int = 1
     usual_reward: float = 0.5
@@ -65,8 +62,6 @@ class TrialSpec:
         object.__setattr__(self, "reward_scale", positive("reward_scale", self.reward_scale))
         object.__setattr__(self, "probabilities", _range(self.probabilities, self.actions))
         object.__setattr__(self, "looks", _looks(self.looks, self.horizon))
-        names = checked_labels("feature_names", self.feature_names, self.dimension)
-        object.__setattr__(self, "feature_names", names)
         if self.gram is not None:
             found = numbers("gram", self.gram).astype(np.float64)
             square = found.shape == (self.dimension, self.dimension)
@@ -84,10 +79,8 @@ class TrialSpec:
     @property
     def design(self) -> Floats:
         """Guessed mean of f f', of trace 1: only its shape matters."""
-        d = self.dimension
-        gram = np.eye(d) if self.gram is None else np.array(self.gram)
-        found: Floats = gram / np.trace(gram)
-        return found
+        gram = np.eye(self.dimension) if self.gram is None else np.array(self.gram)
+        return np.asarray(gram / np.trace(gram))
 
 
 def _range(given: Sequence[float], actions: int) -> tuple[float, float]:

@@ -41,8 +41,7 @@ class TrialWorld:
     """A micro-randomised trial, simulated.
 
     The best policy is one for everybody, who knows the context and not the person; values are
-    those of a person who stays. They leave out that probabilities of rewards are cut at .01 and
-    .99, which at the defaults happens at one decision in some thousands.
+    those of a person who stays, and leave out that probabilities of rewards are cut at .01 and .99.
     """
 
     exchangeable_actions = False  # 0 is no message
@@ -61,8 +60,7 @@ class TrialWorld:
     def advantages(self) -> Floats:
         """Mean gain of the trial's rewards by a message at each of the points."""
         fades, tails = self.over_time()
-        found: Floats = self.points @ self.conditions.effects * fades.mean() - tails.mean()
-        return found
+        return np.asarray(self.points @ self.conditions.effects * fades.mean() - tails.mean())
 
     def over_time(self) -> tuple[Floats, Floats]:
         """At each decision, what is left of effects, and the later cost of a message."""
@@ -98,7 +96,7 @@ class TrialWorld:
     def simulate(
         self, policy: Any, users: int, rng: np.random.Generator, form: Form = "episodes"
     ) -> VectorEpisodes:
-        """Whole histories of new people, whom one policy serves for all of the trial."""
+        """Whole histories of new people of one policy. Args: see World.simulate."""
         people = self.cohort(rng)
         people.start(users)
         return people.advance(policy, self.spec.horizon, form)
@@ -168,7 +166,7 @@ class Cohort:
     def simulate(
         self, policy: Any, users: int, rng: np.random.Generator, form: Form = "episodes"
     ) -> VectorEpisodes:
-        """Histories up to the next look, which a policy serves since the look before."""
+        """Histories up to the next look, served since the last. Args: see World.simulate."""
         spec = self.world.spec
         if not self.looks:
             self.start(users)
@@ -291,7 +289,8 @@ def micro_randomised(
     told: dict[str, Any] = dict(locals())
     for name, most in _MOST.items():
         least = -1 if name == "average" else 0
-        checked_number(name, told[name], f"in [{least}, {most}]", partial(_within, least, most))
+        inside = partial(lambda a, b, x: a <= x <= b, least, most)
+        checked_number(name, told[name], f"in [{least}, {most}]", inside)
     if (room := 2.0 * min(rate, 1.0 - rate)) < effect + abs(average):
         raise InvalidArgument(f"effects must be at most {room:g} where rate is {rate!r}")
     D, gram = whole_number("contexts", contexts, most=1000), None
@@ -322,9 +321,4 @@ _MOST = dict.fromkeys(("effect", "average", "dropout", "burden", "rate"), 1)
 _MOST |= dict.fromkeys(("deviation", "habituation"), 10)
 
 
-def _within(least: int, most: int, value: float) -> bool:
-    return least <= value <= most
-
-
 WORLDS = ("micro_randomised",)
-"""The names of worlds that a command line knows."""
