@@ -7,7 +7,7 @@ import pytest
 
 from tacit import FittedFunctionalQ, NonPrivate
 from tacit.continuous import BoxSpec
-from tacit.continuous.kernel_features import Quadrature
+from tacit.continuous.features import Polynomial
 from tacit.continuous.worlds import VectorWorld, roll_out
 from tacit.data.episodes import VectorEpisodes
 
@@ -54,7 +54,7 @@ def learnt(make, world, told):
     return world.value(agent.greedy_policy)
 
 
-MAP = Quadrature((0.0,), (1.0,), nodes=7)
+MAP = Polynomial((1.0,), 1.0, 6)
 
 
 @pytest.mark.parametrize(

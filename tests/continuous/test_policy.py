@@ -5,14 +5,13 @@ import numpy as np
 import pytest
 
 from tacit import InvalidArgument
-from tacit.continuous import Custom, Grid, Polynomial, QPolicy, Quadrature
+from tacit.continuous import Custom, Grid, Polynomial, QPolicy
 from tacit.continuous.worlds import chooser
 from tacit.store.values import dump, load
 from tests.refusals import refusals
 
 GRID = Grid((0.0,), (1.0,), (3,))
 MAPS = [Grid((0.0, 0.0), (1.0, 2.0), (4, 3)), Polynomial((1.0, 2.0), 1.5, 2)]
-MAPS.append(Quadrature((0.0, 0.0), (1.0, 2.0), nodes=3))
 RNG = np.random.default_rng
 
 

@@ -31,7 +31,7 @@ def test_page_names_the_lines_where_they_are(name):
 PLUMBING = {
     *("finite_loops", "result", "counters", "compiled", "control_loops", "world_loops"),
     *("budget", "errors", "noise", "sensitivity", "statistic", "validation"),
-    *("features", "kernel_features", "policy", "spec", "world", "worlds"),
+    *("features", "custom_features", "policy", "spec", "world", "worlds"),
 }
 """What files of papers import: users, noise, arithmetic and results; nothing of an algorithm."""
 

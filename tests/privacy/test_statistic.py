@@ -134,29 +134,6 @@ class NoClip(ClippedSum):
 
 
 @dataclass(frozen=True)
-class ZeroOutDeclaredAsReplace(ClippedSum):
-    def l2(self, relation):
-        return self.radius
-
-
-@dataclass(frozen=True)
-class RaisesOnNaN(ClippedSum):
-    def vectors(self, block):
-        if np.isnan(np.asarray(block["values"], dtype=float)).any():
-            raise ValueError("user 7 sent a NaN")
-        return super().vectors(block)
-
-
-@dataclass(frozen=True)
-class CentresByData(ClippedSum):
-    """Subtracts the block's own mean: everybody's vector depends on everybody."""
-
-    def vectors(self, block):
-        values = super().vectors(block)
-        return 0.5 * (values - values.mean(axis=0))
-
-
-@dataclass(frozen=True)
 class SeparateFactors(GramCross):
     """Gram and cross clipped with different factors: the regression breaks, so does the bound."""
 
@@ -170,12 +147,6 @@ class SeparateFactors(GramCross):
 
 
 @dataclass(frozen=True)
-class OneStepSensitivity(OneHotCounts):
-    def l1(self, relation):
-        return super().l1(relation) / self.steps
-
-
-@dataclass(frozen=True)
 class InvalidIsNotZero(OneHotCounts):
     """Clamps invalid cells into range instead of dropping them."""
 
@@ -184,23 +155,12 @@ class InvalidIsNotZero(OneHotCounts):
         return super().vectors(Block(block.users, {"cells": cells}))
 
 
-@dataclass(frozen=True)
-class WrongTotal(ClippedSum):
-    def total(self, block):
-        return super().total(block) * 1.001
-
-
 @pytest.mark.parametrize(
     ("broken", "sample", "message"),
     [
         (NoClip(2), vectors_of(2), "sensitivity"),
-        (ZeroOutDeclaredAsReplace(2), vectors_of(2), "replace-one"),
-        (RaisesOnNaN(2), vectors_of(2), "raise"),
-        (CentresByData(2), vectors_of(2), "depend|sensitivity"),
         (SeparateFactors(2, 1, 2), moments_of(2, 2, 1), "sensitivity"),
-        (OneStepSensitivity(3, 4), one_hots_of(3, 4, False), "sensitivity"),
         (InvalidIsNotZero(3, 4), one_hots_of(3, 4, False), "zero"),
-        (WrongTotal(2), vectors_of(2), "total"),
     ],
 )
 def test_broken_statistics_are_caught(broken, sample, message):

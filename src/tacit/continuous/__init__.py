@@ -1,7 +1,7 @@
 """Continuous states: worlds whose states are vectors, and values that are linear in features."""
 
+from tacit.continuous.custom_features import Custom
 from tacit.continuous.features import FeatureMap, Grid, Polynomial
-from tacit.continuous.kernel_features import Custom, Quadrature
 from tacit.continuous.policy import QPolicy
 from tacit.continuous.spec import BoxSpec, SmoothSpec
 from tacit.continuous.worlds import BoxWorld, VectorWorld, line
@@ -14,7 +14,6 @@ __all__ = [
     "Grid",
     "Polynomial",
     "QPolicy",
-    "Quadrature",
     "SmoothSpec",
     "VectorWorld",
     "line",

@@ -33,7 +33,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import numpy as np
 
-from tacit.continuous.kernel_features import Custom
+from tacit.continuous.custom_features import Custom
 from tacit.continuous.policy import QPolicy
 from tacit.papers.result import PaperResult, Proof, proven
 from tacit.privacy.budget import Budget

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import math
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -113,12 +112,11 @@ Published = PublishedPolicy | PublishedMixed | PublishedGains | PublishedValues
 
 
 def features(state: NDArray[np.float64], stored: Arrays) -> NDArray[np.float64]:
-    """The features of a state by one of three maps; zeros where the state is not finite.
+    """The features of a state by one of two maps; zeros where the state is not finite.
 
     ``"grid"``: weights of multilinear interpolation on a regular grid from ``lows`` to ``highs``
     with ``shape`` points. ``"polynomial"``: all monomials up to ``degree`` of coordinates over
-    ``scales``, clipped at ``clip``. ``"quadrature"``: those of a kernel, see
-    :func:`kernel_features`.
+    ``scales``, clipped at ``clip``.
     """
     if str(stored["features"]) == "polynomial":
         clip = float(stored["clip"])
@@ -133,34 +131,11 @@ def features(state: NDArray[np.float64], stored: Arrays) -> NDArray[np.float64]:
         lows, highs = stored["lows"], stored["highs"]
         x = (np.clip(np.nan_to_num(state), lows, highs) - lows) / (highs - lows)
         values = np.ones(1)
-        if str(stored["features"]) == "quadrature":
-            values, x = kernel_features(x, stored), x[:0]
         for i, position in enumerate(x.tolist()):
             points = int(stored["shape"][i])
             along = np.maximum(0.0, 1.0 - np.abs(position * (points - 1) - np.arange(points)))
             values = (values[:, np.newaxis] * along).ravel()
     return values if np.isfinite(state).all() else np.zeros_like(values)
-
-
-def kernel_features(x: NDArray[np.float64], stored: dict[str, NDArray[Any]]) -> NDArray[np.float64]:
-    """A kernel's features of a point of the unit cube.
-
-    They are waves whose frequencies are the ``nodes`` of a Gauss-Hermite rule along each
-    coordinate, cosines of one of each pair w, -w and then their sines.
-    """
-    scale = float(stored["lengthscale"])
-    roots, weights = np.polynomial.hermite.hermgauss(int(stored["nodes"]))
-    along = list(zip(roots * math.sqrt(2.0) / scale, weights / math.sqrt(math.pi), strict=True))
-    cosines, sines = [], []
-    for nodes in itertools.product(along, repeat=len(x)):
-        w = [0.0 if abs(node) < 1e-12 else node for node, _ in nodes]
-        first = next((node for node in w if node), 0.0)
-        size = math.sqrt((2.0 if first else 1.0) * math.prod(weight for _, weight in nodes))
-        phase = float(np.dot(w, x))
-        if first >= 0.0:
-            cosines.append(size * math.cos(phase))
-            sines += [size * math.sin(phase)] if first else []
-    return np.array(cosines + sines)
 
 
 def drawing(rng: Rng) -> np.random.Generator:

@@ -314,11 +314,6 @@ def check_features(stored: Arrays, actions: int, most_bytes: int) -> None:
     elif kind == "grid":
         points = numbers(stored, "shape", (dimension,), "iu", least=1)
         size = math.prod(points.tolist())
-    elif kind == "quadrature":
-        if not numbers(stored, "lengthscale") > 0.0:
-            raise ValueError("lengthscale must be positive")
-        nodes = int(numbers(stored, "nodes", (), "iu", 1, min(count, 100)))
-        size = nodes**dimension
     else:
         raise ValueError(f"its features are {kind!r}; this loader does not know them")
     if (actions, size) != stored["weights"].shape:
