@@ -144,7 +144,7 @@ def measured(row: Row, column: str, seeds: range) -> dict[str, Any]:
     epsilon, began, first = BUDGETS[column], time.process_time(), list[Any]()
     privacy, told = PLAIN if epsilon is None else joint(epsilon), {"command": row.command(column)}
     try:
-        world = tacit.world(row.world)
+        world: Any = tacit.world(row.world)
         users = usual_users(world) if row.users is None else row.users
         given: dict[str, Any] = {"users": users, "privacy": privacy, "progress": False}
         results = [
@@ -243,10 +243,12 @@ def verdicts(stored: dict[str, Any]) -> str:
     """What runs at epsilon 1 say of themselves, or why there are none, and their time."""
     lines = ["| environment | observations | seconds | at epsilon 1 |", "|---|---|---:|---|"]
     for row in ROWS:
-        found = stored.get(key(row, "epsilon 1"), {"refused": "not run", "seconds": 0})
-        words = f"refused: {found['refused']}" if "refused" in found else found.get("verdict", "")
-        each = found["seconds"] / len(found.get("served", "1"))
-        lines.append(f"| {row.name} | {row.seen} | {number(each)} | {words} |")
+        found = stored.get(key(row, "epsilon 1"), {})
+        words, seconds = "not run by today's code", ""
+        if "refused" in found or "verdict" in found:
+            words = found.get("verdict") or f"refused: {found['refused']}"
+            seconds = number(found["seconds"] / len(found.get("served", "1")))
+        lines.append(f"| {row.name} | {row.seen} | {seconds} | {words} |")
     return "\n".join(lines)
 
 

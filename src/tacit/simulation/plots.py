@@ -187,7 +187,7 @@ def _draw_legend(figure: Figure, panels: Sequence[Axes], told: Any, pens: Any, w
     """One legend below all panels: agents by colour, budgets by dash, then other lines."""
     from matplotlib.lines import Line2D
 
-    shown = dict[str, Line2D]()
+    shown = dict[str, Any]()
     several = len({budget for _, budget in told.values()}) > 1
     for (agent, _), pen in zip(told.values(), pens.values(), strict=True):
         dash = "-" if several else pen.dash
@@ -238,7 +238,11 @@ def _draw(axes: Axes, lines: Lines, what: str) -> None:
             axes.plot(ends, (best - random) * ends, label="no learning", **look)
     else:
         if len(runs) == 1:
-            greedy = {"color": PALETTE[1].colour, "ds": "steps-post", "label": "greedy"}
+            greedy: dict[str, Any] = {
+                "color": PALETTE[1].colour,
+                "ds": "steps-post",
+                "label": "greedy",
+            }
             axes.plot(users, found[2][0], "--", **greedy)
         for name, level, dash in (("no learning", random, "-"), ("optimum", best, "-.")):
             if math.isfinite(level):

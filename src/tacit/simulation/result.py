@@ -88,7 +88,7 @@ class Digests(UserDict[str, str]):
     def __init__(self, make: Callable[[], dict[str, str]]) -> None:
         self._make = make
 
-    data = cached_property(lambda self: self._make())  # type: ignore[assignment]
+    data = cached_property(lambda self: self._make())
 
     def __reduce__(self) -> Any:
         return dict, (self.data,)

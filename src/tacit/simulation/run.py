@@ -138,7 +138,8 @@ def run(
     looks, apart = [0.0], 0.0
     if getattr(world, "evaluation_budgeted", False):
         # Estimates of values take no more episodes than learning, or few: in between, the last.
-        apart = agent.users ** (1.0 / max(_LOOKS, agent.users // (2 * world.evaluation_users)))
+        each = 2 * getattr(world, "evaluation_users")  # noqa: B009
+        apart = agent.users ** (1.0 / max(_LOOKS, agent.users // each))
     known: dict[bytes | None, float] = {}  # late releases often repeat a policy
     served, values, greedy_values = [0], list[float](), list[float]()
     spent = dict.fromkeys(("evaluate", "simulate", "learn", "control"), 0.0)

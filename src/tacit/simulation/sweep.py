@@ -222,14 +222,12 @@ def sweep(
     if len(counts) != len(found):
         raise InvalidArgument(f"users must be one number, or {len(found)}, got {len(counts)}")
     choices = [choose_agent(one) if isinstance(one, str) else one for one in agents]
-    for one in choices:
-        if isinstance(one, AgentChoice) and one.budget:
-            raise InvalidArgument(f"{one.text!r} has a budget; a sweep's are its budgets")
+    if own := [one.text for one in choices if isinstance(one, AgentChoice) and one.budget]:
+        raise InvalidArgument(f"{own[0]!r} has a budget; a sweep's are its budgets")
     placed, workers = list(zip(found, counts, strict=True)), whole_number("workers", workers)
     lines = itertools.product(placed, choices, budgets, seed_list(seeds))
-    jobs, left_out = _identified(
-        [Job(at[0], *rest[:2], at[1], rest[2]) for at, *rest in lines], fitting
-    )
+    all_jobs = [Job(w, agent, one, count, seed) for (w, count), agent, one, seed in lines]
+    jobs, left_out = _identified(all_jobs, fitting)
     if not jobs:
         raise InvalidArgument("worlds, agents, budgets and seeds must not be empty")
     made = run_jobs(jobs, folder, executor, workers, progress, callback)
@@ -305,10 +303,7 @@ def seed_list(seeds: Iterable[int]) -> list[int]:
 
 
 def _identified(jobs: Sequence[Job], fitting: bool) -> tuple[list[Job], dict[str, str]]:
-    """Jobs with digests, and those that are left out, if they need not all fit.
-
-    A mistake in the last of them must not cost the time of the rest.
-    """
+    """Jobs with digests, and what is left out: a mistake must not cost the time of the rest."""
     built, known, left_out = dict[int, Any](), dict[Any, Job | None](), dict[str, str]()
     for job in jobs:
         at = id(job.world)
