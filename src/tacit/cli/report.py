@@ -112,8 +112,7 @@ def report(store: Store, policies: Sequence[str | bytes] = (), app: Any = None) 
     mine = app and ledger.digest(app.agent(files=False).algorithm.fingerprint)
     if app and named.get(app.name) != mine:
         differ.append("the app's file")
-    well = not (lacking or differ or problems)
-    found |= {"unaccounted": lacking, "differ": differ, "well": well}
+    found |= {"unaccounted": lacking, "differ": differ, "well": not (lacking or differ or problems)}
     return found | {"verdict": _verdict(found)}
 
 

@@ -77,6 +77,7 @@ class Agent(Uncopyable):
             # Before a store is touched: where warnings are errors, nothing has happened.
             warn_of_budget(algorithm.privacy, algorithm.users)
         instance_of("name", name, str)
+        instance_of("store", store, (str, os.PathLike, Store))
         self.algorithm, self.run_name = algorithm, name
         self.store = store if isinstance(store, Store) else Store(store)
         self._lock = new_lock()

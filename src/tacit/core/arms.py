@@ -71,6 +71,8 @@ class Arms:
     returns: tuple[float, float] | None = None
 
     def __post_init__(self) -> None:
+        if not (self.baseline is None or hasattr(self.baseline, "as_version")):
+            raise InvalidArgument(f"baseline must be a policy, got {self.baseline!r}")
         for name in ("holdout", "share", "alpha", "explore"):
             part = checked_number(name, getattr(self, name), "in [0, 1)", lambda x: 0.0 <= x < 1.0)
             object.__setattr__(self, name, part)

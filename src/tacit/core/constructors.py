@@ -69,10 +69,8 @@ def make_agent(
         arms = replace(arms or Arms(), holdout=holdout)
     problem = Problem(spec, users, privacy, schedule, seed, arms)
     if privacy.devices_add and not privacy.local and not algorithm.distributed:
-        raise InvalidArgument(
-            f"{algorithm.__name__} is not made for DistributedDP: ConcurrentPSRL and "
-            "LinearPosterior are"
-        )
+        words = "is not made for DistributedDP: ConcurrentPSRL and LinearPosterior are"
+        raise InvalidArgument(f"{algorithm.__name__} {words}")
     chosen = algorithm.Options(**options)
     made = armed(algorithm, problem)(algorithm.declared(problem, chosen), chosen)
     return Agent(made, noise_seed=noise_seed, store=store, name=name)

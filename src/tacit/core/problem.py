@@ -160,7 +160,7 @@ _OPTIONS: dict[str, dict[str, type[float]]] = {
 
 def _read(text: str) -> tuple[str, dict[str, float]]:
     """A name's kind and options, with their types right; the values are checked where used."""
-    with contextlib.suppress(ValueError, KeyError, AttributeError):
+    with contextlib.suppress(ValueError, KeyError, AttributeError, TypeError):
         kind, colon, rest = text.partition(":")
         given = [item.partition("=") for item in rest.split(",")] if colon else []
         kinds = _OPTIONS[kind]

@@ -340,10 +340,10 @@ class JointCurator(Curator[JointDP]):
         if power == 1:
             raise InvalidArgument("this budget is spent in epsilon, all of it at once: no mu")
         # Exactly: a cost that a float would lose beside what was spent is not free.
-        if spent + Fraction(positive("mu, the cost,", mu) ** 2) > Fraction(self.limit) * _SLACK:
+        if spent + Fraction(positive("mu, the cost,", mu)) ** 2 > Fraction(self.limit) * _SLACK:
             raise BudgetExceeded(
                 f"this block has spent {float(spent):.6g} of {self.limit:.6g} mu^2; "
-                f"{mu**2:.6g} more is too much"
+                f"{mu:.6g}^2 more is too much"
             )
         return mu
 
