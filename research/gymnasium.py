@@ -246,7 +246,8 @@ def verdicts(stored: dict[str, Any]) -> str:
         found = stored.get(key(row, "epsilon 1"), {})
         words, seconds = "not run by today's code", ""
         if "refused" in found or "verdict" in found:
-            words = found.get("verdict") or f"refused: {found['refused']}"
+            words = found.get("verdict") or f"refused: {found['refused'].partition(':')[0]}"
+            words = "better than all" if words.startswith("better") else words
             seconds = number(found["seconds"] / len(found.get("served", "1")))
         lines.append(f"| {row.name} | {row.seen} | {seconds} | {words} |")
     return "\n".join(lines)
