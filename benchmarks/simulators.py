@@ -61,15 +61,21 @@ def inside(env: Any, policy: Any, users: int) -> list[float]:
     return [float(x) for x in (means.mean(), *np.quantile(means, [0.025, 0.975]))]
 
 
-def measured(name: str, seed: int) -> list[list[float]]:
-    """Of each policy its true value, and what it is inside."""
-    world, vectors = tacit.world(name), name.startswith("gym")
-    kind = tacit.ModelPosterior if vectors else tacit.ConcurrentPSRL
+def learnt(name: str, seed: int) -> tuple[Any, Any]:
+    """A world, and an agent that has learnt from all of its users."""
+    world = tacit.world(name)
+    kind = tacit.ModelPosterior if name.startswith("gym") else tacit.ConcurrentPSRL
     agent = kind(world.spec, WORLDS[name], joint(1.0), noise_seed=seed, seed=seed)
     rng = np.random.default_rng(seed)
     while agent.block_users:  # a run would give actions other labels
         agent.learn(world.simulate(agent.policy, agent.block_users, rng, agent.data_format))
-    env, users = agent.simulator(DRAWS), 50 if vectors else 200
+    return world, agent
+
+
+def measured(name: str, seed: int) -> list[list[float]]:
+    """Of each policy its true value, and what it is inside."""
+    world, agent = learnt(name, seed)
+    env, users = agent.simulator(DRAWS), 50 if name.startswith("gym") else 200
     return [
         [round(x, 4) for x in (world.value(one), *inside(env, one, users))]
         for one in policies(world, agent)
@@ -108,10 +114,16 @@ def table(stored: dict[str, Any]) -> str:
 def main() -> None:
     """Runs what is missing, keeps the table, prints and draws."""
     parser = argparse.ArgumentParser("benchmarks.simulators")
-    parser.add_argument("--output", type=Path, required=True)
+    parser.add_argument("--output", type=Path, required=True, help="the PNG; or --save's file")
+    parser.add_argument("--save", type=int, help="writes CartPole's simulator of a seed instead")
     parser.add_argument("--seeds", type=int, default=SEEDS)
     parser.add_argument("--only", default="", help="worlds whose name has this text")
     given = parser.parse_args()
+    if given.save is not None:
+        world, agent = learnt("gym:CartPole-v1", given.save)
+        agent.simulator(DRAWS).save(given.output, force=True)
+        print(f"the agent's own policy: {world.value(agent.greedy_policy):.1f}")
+        return
     for name in (name for name in WORLDS if given.only in name):
         while len(runs := load(FILE).get(name, [])) < given.seeds:
             store(FILE, load(FILE) | {name: [*runs, measured(name, len(runs))]})

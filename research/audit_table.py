@@ -35,7 +35,7 @@ WORLDS = {
     "mixture": "mixture_of_models:dimension=3,states=4,actions=4,horizon=4,seed=700",
     "lq": "random_system:n=2,d=1,horizon=5,seed=500",
     "continuous": "line:horizon=8",
-    "trial": "micro_randomised:decisions=20,contexts=3",
+    "trial": "micro_randomised:decisions=20,contexts=3,looks=0.2:0.5:1",
 }
 """A small world for every family."""
 

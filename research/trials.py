@@ -73,8 +73,9 @@ class Trial:
 
     def measure(self, epsilon: float | None) -> dict[str, Any]:
         """Means over seeds with their standard errors."""
-        runs = np.array([self.run(epsilon, FIRST_SEED + seed) for seed in range(self.seeds)])
-        return {"runs": self.seeds, "final": _mean(runs[:, 0]), "served": _mean(runs[:, 1])}
+        seeds = self.seeds if epsilon == 1.0 else min(self.seeds, SEEDS)
+        runs = np.array([self.run(epsilon, FIRST_SEED + seed) for seed in range(seeds)])
+        return {"runs": seeds, "final": _mean(runs[:, 0]), "served": _mean(runs[:, 1])}
 
 
 def _mean(values: Any) -> list[float]:
@@ -91,7 +92,7 @@ def _end() -> Iterator[Trial]:
     for name, (decisions, people, effect) in _SHAPES.items():
         world = _FIXED + f",decisions={decisions},effect={effect}"
         cells = (name, str(people), str(decisions), str(effect))
-        yield Trial(cells, world, people, _COINS)
+        yield Trial(cells, world, people, _COINS, SEEDS if people == 300 else 200)
 
 
 def _serving() -> Iterator[Trial]:
@@ -106,9 +107,10 @@ def _serving() -> Iterator[Trial]:
 
 def _harm() -> Iterator[Trial]:
     for people, decisions in product((50, 200, 1000), (20, 140, 450)):
+        seeds = max(2, min(10, 300_000 // (people * decisions)))
         for effect in (0.02, 0.1, 0.3):
             cells = (str(people), str(decisions), str(effect))
-            yield Trial(cells, _world(decisions, effect), people, seeds=10, epsilons=(1.0,))
+            yield Trial(cells, _world(decisions, effect), people, seeds=seeds, epsilons=(1.0,))
         cells, world = (str(people), str(decisions), "habit"), f"habit:horizon={decisions}"
         yield Trial(cells, world, people, "centred_improvement", seeds=20, epsilons=(1.0,))
 

@@ -64,7 +64,7 @@ class Sent:
     @property
     def whole(self) -> bool:
         """Whether all of it is in its block, if any is."""
-        return self.parts == 1 or self.told.count("waiting") == self.parts
+        return self.parts in (1, self.told.count("waiting"))
 
 
 class Journal:
@@ -93,13 +93,14 @@ class Told:
         self.heads: list[str] = []  # of the ledger
         self.wrong: list[str] = []
         self.counts: Counter[str] = Counter()
+        self._head, self._wrong = self.heads.append, self.wrong.append
         for line in path.read_text().splitlines():
             what, *values = json.loads(line)
             self.counts[what] += 1
             getattr(self, f"_{what}")(*values)
 
-    def _sent(self, *values: Any) -> None:
-        self.sent.setdefault(values[1], Sent(*values))
+    def _sent(self, user: str, event: str, *rest: Any) -> None:
+        self.sent.setdefault(event, Sent(user, event, *rest))
 
     def _told(self, event: str, status: str) -> None:
         self.sent[event].told.append(status)
@@ -114,12 +115,6 @@ class Told:
 
     def _unsure(self, user: str, times: int = 1) -> None:
         self.unsure[user] += times
-
-    def _head(self, head: str) -> None:
-        self.heads.append(head)
-
-    def _wrong(self, words: str) -> None:
-        self.wrong.append(words)
 
     def _did(self, what: str) -> None:
         self.counts[what] += 1
@@ -256,17 +251,10 @@ class Curator:
     """A thread that does whatever a curator can do."""
 
     def __init__(
-        self,
-        addresses: list[str],
-        token: str,
-        journal: Path,
-        seed: int,
-        verbs: dict[str, float],
-        rate: float,
+        self, addresses: list[str], token: str, journal: Path, seed: int, case: Any
     ) -> None:
         self._clients = [Client(address, token, tries=1) for address in addresses]
-        self._path, self._journal, self._verbs = journal, Journal(journal), verbs
-        self._rate, self.commands = rate, 0
+        self._path, self._journal, self._case, self.commands = journal, Journal(journal), case, 0
         self._rng, self._ended = random.Random(seed), threading.Event()  # noqa: S311
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
@@ -281,8 +269,9 @@ class Curator:
             client.close()
 
     def _run(self) -> None:
-        while not self._ended.wait(self._rng.expovariate(self._rate)):
-            (verb,) = self._rng.choices([*self._verbs], [*self._verbs.values()])
+        verbs = self._case.verbs
+        while not self._ended.wait(self._rng.expovariate(self._case.rate)):
+            (verb,) = self._rng.choices([*verbs], [*verbs.values()])
             with contextlib.suppress(TacitError):
                 self._do(verb)
 

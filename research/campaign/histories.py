@@ -97,8 +97,7 @@ class History:
                     servers.ready(number)
                 journal = files[0].parent / "journal"
                 devices = Devices(servers.addresses, tokens[0], journal, self.seed)
-                given = (self.seed, self.case.verbs, self.case.rate)
-                curator = Curator(servers.addresses, tokens[1], journal, *given)
+                curator = Curator(servers.addresses, tokens[1], journal, self.seed, self.case)
                 clock = files[0].parent / "clock2"
                 night = os.fspath(files[0].parent / "night.toml")
                 servers.add(nightly, night, files[0].parent, clock, os.fspath(servers.log))

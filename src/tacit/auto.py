@@ -78,7 +78,7 @@ RULES = (
     ),
     Rule(
         "centred_improvement",
-        "finite world (>= 20 equal steps, S A <= 50, fewer users than 25 S A / mu)",
+        "finite world (>= 20 equal steps, S A <= 50, fewer users than 20 S A / mu)",
         (JOINT,),
         lambda s: _free(s) and s.stationary and s.horizon >= 20 and s.largest_return is None,
         "a person counts for a unit vector: others need more people to learn anything",

@@ -124,15 +124,17 @@ def test_first_states_have_the_distribution_that_users_have():
     check_statistic(statistic, partial(random_users, spec=spec), attained=0.3, users=60, rounds=12)
 
 
-def test_two_users_are_as_far_apart_as_declared():
+@pytest.mark.parametrize(("D", "horizon"), [(1, 6), (1, 1000), (8, 1000)])
+def test_two_users_are_as_far_apart_as_declared(D, horizon):
     """Orthogonal steps: one is all feature, the other, without any, all residual."""
-    spec = SmoothSpec((-1.0,), (1.0,), 2, 6)
-    features = PolynomialFeatures.of(spec, np.array([-1.0]), np.array([1.0]))
+    spec = SmoothSpec((-1.0,) * D, (1.0,) * D, 2, horizon)
+    features = PolynomialFeatures.of(spec, np.array(spec.lows), np.array(spec.highs))
     metric = np.zeros((features.size, features.size))
-    metric[0, 1] = 1.0  # the scaled coordinate is all that is seen
-    statistic = TransitionMoments(spec, features, metric, np.zeros((features.size, 1)), np.ones(1))
-    still = statistic.vectors(repeated(spec, [0.5], [0.5]))
-    moved = statistic.vectors(repeated(spec, [0.0], [0.5]))
+    metric[0, 1] = 1.0  # the first coordinate, scaled, is all that is seen
+    model = np.zeros((features.size, D))
+    statistic = TransitionMoments(spec, features, metric, model, np.ones(D))
+    still = statistic.vectors(repeated(spec, [0.5] * D, [0.5] * D))
+    moved = statistic.vectors(repeated(spec, [0.0] * D, [0.5] * D))
     apart = float(np.linalg.norm(still - moved))
     assert apart == pytest.approx(statistic.l2(Relation.REPLACE_ONE), rel=1e-12) == math.sqrt(2.0)
 

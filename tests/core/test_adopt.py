@@ -69,6 +69,19 @@ def test_users_who_came_before_are_not_its_own() -> None:
     assert look.chances.sum() == pytest.approx(1.0)
 
 
+def test_a_release_is_learnt_from_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where a plan failed between the two commits, adopting leaves nothing out."""
+    agent, rng = agent_of(), np.random.default_rng(0)
+    with monkeypatch.context() as patch:
+        patch.setattr(type(agent.algorithm), "plan", lambda *_: 1 // 0)
+        with pytest.raises(ZeroDivisionError):
+            served(agent, 4000, rng)
+    assert agent.releases == 0
+    agent.adopt(RIGHT)
+    assert (agent.releases, len(agent.state.looks)) == (1, 1)
+    assert agent.plan.memory.inner.greedy.actions.tolist() == RIGHT.actions.tolist()
+
+
 def test_a_trial_costs_its_share() -> None:
     """Returns are released with the share of arms: a look that is free would have no noise."""
     agent, rng = agent_of(), np.random.default_rng(0)

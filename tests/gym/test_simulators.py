@@ -118,10 +118,9 @@ class TestDraws:
         agent = tacit.ConcurrentPSRL(world.spec, 60_000, JointDP(1.0, 1e-6), noise_seed=0)
         tacit.run(agent, world, progress=False)
         users = agent.simulator(64).vector(6_400)
-        _, paid = users.reset(seed=0)[0], 0.0
-        for _ in range(8):
-            _, rewards, *_ = users.step(users.np_random.integers(2, size=6_400))
-            paid += rewards.mean()
+        users.reset(seed=0)
+        actions = np.random.default_rng(0).integers(2, size=(8, 6_400))
+        paid = sum(users.step(taken)[1].mean() for taken in actions)
         assert paid == pytest.approx(8 * 0.02, rel=0.25)
 
     def test_what_nobody_visited_is_marked_and_varies(self):

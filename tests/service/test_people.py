@@ -60,8 +60,7 @@ def by_hand(header, claims, key):
 def forged():
     claims = {"sub": "ann", "aud": "tests", "exp": int(time.time()) + 3600}
     raw = KEY.public_key().public_bytes(serialization.Encoding.Raw, serialization.PublicFormat.Raw)
-    good = signed("ann")
-    other = Ed25519PrivateKey.generate()
+    good, other = signed("ann"), Ed25519PrivateKey.generate()
     return {
         "no algorithm": by_hand({"alg": "none", "kid": "one"}, claims, b""),
         "the public key as a secret": by_hand({"alg": "HS256", "kid": "one"}, claims, raw),
@@ -69,6 +68,8 @@ def forged():
         "a key that is not known": signed("ann", other, "two"),
         "too old": signed("ann", exp=int(time.time()) - 1),
         "for another app": signed("ann", aud="games"),
+        "for an app in a dictionary": signed("ann", aud={"tests": 1}),
+        "of a later hour": signed("ann", iat=int(time.time()) + 900),
         "for ever": by_hand({"alg": "EdDSA", "kid": "one"}, {"sub": "ann", "aud": "tests"}, raw),
         "of nobody": signed(""),
         "of a number": signed(7),

@@ -440,6 +440,8 @@ class Agent(Uncopyable):
         if not isinstance(self.state, ArmState):
             raise InvalidArgument("a policy is tried by arms: give baseline= or holdout=")
         with self._alone("adopt"):
+            while self._loop.step():  # or a release that was not learnt from would be left out
+                pass
             self._loop.roll_back(self._run.look().row.latest, tried=(policy,))
 
     def unpin(self) -> None:

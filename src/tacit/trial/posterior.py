@@ -64,10 +64,10 @@ def people_needed(dimension: int, actions: int, mu: float) -> int:
 
 
 def few_people(spec: FiniteSpec, privacy: Privacy, users: int | None) -> bool:
-    """Whether users of a small finite world are few: below 25 S A / mu; measured from 17 to 80."""
+    """Whether users of a small finite world are few: below 20 S A / mu; measured from 17 to 40."""
     mu = float(privacy.budget.mu) if privacy.private else math.inf
     cells = spec.states * spec.actions
-    if users is None or cells > 50 or users * mu >= 25.0 * cells:
+    if users is None or cells > 50 or users * mu >= 20.0 * cells:
         return False
     if 3 * users < (needed := people_needed(spec.states, spec.actions, mu)):
         raise InvalidArgument(f"{users} users teach nothing: about {needed} are needed at this mu")
