@@ -82,7 +82,7 @@ secure-sum: .venv-flower/.installed ## thirty devices, Flower's secure sum, and 
 
 .venv-docs/.installed: constraints.txt
 	$(PYTHON) -m venv .venv-docs
-	.venv-docs/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt mkdocs-material 'mkdocstrings[python]'
+	.venv-docs/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt mkdocs-material 'mkdocstrings[python]' ruff
 	@touch $@
 
 docs: .venv-docs/.installed ## the site, in site/; a broken link or name is an error

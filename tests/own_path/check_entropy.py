@@ -6,6 +6,7 @@ other bytes for one draw.
 
 import contextlib
 import hashlib
+import itertools
 import os
 import random
 import threading
@@ -144,8 +145,8 @@ def _numbers(pure):
 
 def _sampled(pure):
     """Real noise is what the sampler makes of the bytes, which test_deviates looks at."""
-    found, scale = [], 2.0**45 / 3.0
-    for size in _DRAWN:
+    found = []
+    for size, scale in itertools.product(_DRAWN, (3.7, 2.0**45 / 3.0)):
         own = Tape(b"sampler")
         own.begin()
         draws = Deviates(own)

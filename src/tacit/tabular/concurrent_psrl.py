@@ -241,8 +241,7 @@ class ConcurrentPSRL(CountingAlgorithm[PSRLState]):
         changed_at = served if changed else known.changed_at
         urgent = 0.2 * (2.0 if serving else 1.0)  # all may explore at so much suboptimality
         # One plan's samples may be unlucky: the better of two counts.
-        expected = min(lost, known.suboptimality)
-        budget = float(min(1.0, max((lost / urgent) ** 3.0, expected)))
+        budget = float(min(1.0, max((lost / urgent) ** 3.0, min(lost, known.suboptimality))))
         if not served:
             return max(LEAST_EXPLORED, budget), changed_at
         # The least is looked for ever less: all that it costs grows with the logarithm of users.
@@ -498,8 +497,7 @@ class ExplorationPlanner:
     def query(self, paths: Rollouts, users: int, noise_of: Callable[[int], float]) -> VisitQuery:
         """The most informative cells: those with the largest sum of log (1 + signal^2)."""
         visits, best_score = self.posterior.visits, -1.0
-        sets = [visits <= threshold for threshold in THRESHOLDS]
-        sets = [wanted for wanted in sets if wanted.any()]
+        sets = [wanted for most in THRESHOLDS if (wanted := visits <= most).any()]
         for most in sorted({min(most, self.horizon) for most in VISITS_PER_USER}):
             parts = [paths.first_visits(wanted, most) for wanted in sets]
             for i, j in np.ndindex(len(sets), len(sets)):

@@ -183,9 +183,8 @@ class SpikeSlabPosterior:
         if self.common is not None:
             self.common = self.common.after(estimate.pooled(slice(self.last)))
             self._borrow(self.common)
-        entries = self.entries
-        self.slab = self._real(entries)
-        positive = np.maximum(entries, 0.0) * self.slab
+        self.slab = self._real(self.entries)
+        positive = np.maximum(self.entries, 0.0) * self.slab
         self.visits = positive.sum(axis=-1)
         self.known = 1.0 - self.unknown(self.visits)
         self.transitions = positive * _per_visit(self.known, self.visits)
