@@ -9,6 +9,9 @@ were chosen on sparse_mdp with other seeds, and nothing on ICU-Sepsis.
   Constants were chosen on other seeds and behaviours of the same kinds.
 - *coverage*: 350 runs of each case, 2,100 by counts in all, with users and noise of their own, in
   worlds whose values are known.
+- *trial*: 2,000 trials of 20,000 users in eight blocks, by sums over users of each arm: of a policy
+  that is better than uniform actions; of one that gets better from block to block; and of none that
+  is better, where whatever goes live, or is said to be surely better, is an error.
 - *icu*: 10^6 episodes of the clinicians' policy mixed half and half with uniform. 100 runs share 10
   simulated logs; each run splits its log anew and draws its own noise.
 """
@@ -18,8 +21,10 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from statistics import median
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -27,13 +32,16 @@ import numpy as np
 import tacit
 from research.study import Parser, load, store
 from research.worlds import build
+from tacit.core.arms import ARMS, ArmLook, Arms, ArmState, Evidence
+from tacit.tabular.holdout import answer
 from tacit.tabular.policy import Policy, uniform_policy
 from tacit.tabular.world import TabularWorld
+from tacit.trial.plan import power
 
 PRIVATE = tacit.JointDP(1.0, 1e-6)
 RUNS, USERS = 350, 20_000
 SEEDS, LOGGED = 5, 200_000
-MANY = 10**6
+MANY, TRIALS = 10**6, 2000
 LOGS, RUNS_OF_LOG = 10, 10
 
 
@@ -159,6 +167,54 @@ def icu(world_name: str = "icu_sepsis") -> dict[str, Any]:
     }
 
 
+def trial(kind: str, holdout: float) -> dict[str, Any]:
+    """How often the answers of trials hold, and find what is there."""
+    world, blocks, rng = build(SMALL), 8, np.random.default_rng(78)
+    n, today, best = USERS // blocks, uniform_policy(world.spec), world.optimal_policy
+    part = 0.0 if kind == "nothing better" else 0.3 if holdout < 0.2 else 0.1
+    parts = np.full(blocks, part) if kind != "learning" else np.linspace(0.0, 0.5, blocks)
+    tables = [(1.0 - x) * today.table() + x * best.table() for x in (0.0, *parts)]
+    logs = [world.simulate(Policy.stochastic(x), LOGGED, rng, "episodes") for x in tables]
+    returns = [np.asarray(log.rewards).sum(axis=1).astype(int) for log in logs]
+    drawn = [np.bincount(found, minlength=5) / LOGGED for found in returns]
+    if kind == "nothing better":
+        drawn = drawn[:1] * len(drawn)
+    arms = Arms(holdout=holdout, share=0.2, returns=(0.0, 4.0))
+    chances = np.array([holdout, 0.0, 1.0 - holdout, 0.0])
+    noise = 2.0 / (np.sqrt(arms.share) * PRIVATE.budget.mu)
+    tally = dict.fromkeys(("last", "all", "found", "live"), 0)
+    for _ in range(TRIALS):
+        looks, exact, held, found, live = list[Any](), list[Any](), True, False, False
+        for block in range(blocks):
+            means = [look.moments(ARMS)[0] for look in looks]
+            centre = float(np.clip(np.mean(means), 0.0, 4.0)) if means else 2.0
+            radius = max(centre, 4.0 - centre)
+            g, users = (np.arange(5) - centre) / radius, rng.multinomial(n, chances)
+            counts, likely = np.zeros((4, 5)), np.zeros((4, 5))
+            for arm, who in ((0, 0), (2, block + 1)):
+                counts[arm] = rng.multinomial(users[arm], drawn[who])
+                likely[arm] = n * chances[arm] * drawn[who]
+            s1, s2 = (counts @ x + noise * rng.standard_normal(4) for x in (g, g**2))
+            looks.append(ArmLook(n, chances, s1, s2, noise, centre, radius))
+            exact.append(replace(looks[-1], sums=likely @ g))  # without noise and chance
+            state = ArmState(None, tuple(looks))
+            live |= state.evidence().lower(arms.level(len(looks))) > 0.0
+            now = SimpleNamespace(state=state, users=USERS, served=n * len(looks))
+            now.algorithm = SimpleNamespace(problem=SimpleNamespace(arms=arms))
+            now.plan = SimpleNamespace(memory=SimpleNamespace(since=-1))
+            answered, gain = answer(now), Evidence.of_returns(exact, (2,)).gain
+            if answered.users == now.served:
+                held &= (right := answered.low <= gain <= answered.high)
+                found |= answered.low > 0.0
+        for name, it in {"last": right, "all": held, "found": found, "live": live}.items():
+            tally[name] += it
+    mean, sd = returns[0].mean(), returns[0].std()
+    scaled = replace(arms, returns=(-mean / sd, (4.0 - mean) / sd))
+    planned = power(scaled, (returns[1].mean() - mean) / sd, USERS, PRIVATE, blocks)
+    shown = {"gain": round(float(gain), 4), "planned": planned if kind == "candidate" else None}
+    return {"runs": TRIALS, "users": USERS, **shown, **tally}
+
+
 SMALL, SPARSE = (
     "random_mdp:states=5,actions=3,horizon=4,seed=40",
     ("sparse_mdp:states=30,actions=4,horizon=8,seed=40"),
@@ -182,6 +238,11 @@ CASES: dict[str, Callable[[], dict[str, Any]]] = {
     **{
         f"log, {world}, {behaviour}": partial(log, world, behaviour)
         for world, behaviour in LOG_CASES
+    },
+    **{
+        f"trial, {kind}, {holdout:g}": partial(trial, kind, holdout)
+        for kind in ("candidate", "learning", "nothing better")
+        for holdout in (0.1, 0.5)
     },
     **{
         f"coverage, {name}, {behaviour}, {method}": partial(coverage, world, behaviour, method)
@@ -208,6 +269,10 @@ def line(name: str, row: Mapping[str, Any]) -> str:
         return (
             f"| `{world}` | {how} | {row['states']} | {shown} | {row['valid']} of {row['runs']} |"
         )
+    if name.startswith("trial"):
+        planned = "" if row["planned"] is None else f"{row['planned']:.3f}"
+        told = [f"{row[key] / row['runs']:.3f}" for key in ("last", "all", "found", "live")]
+        return f"| {words} | {' | '.join(told)} | {planned} |"
     shares = [f"{row[key] / row['runs']:.3f}" for key in ("all", "gain", "low", "today")]
     verdicts = f"{row['better'] / row['runs']:.2f} | {row['wrong']}"
     widths = f"{row['gain width']:.3f} | {row['today width']:.3f}"

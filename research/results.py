@@ -66,6 +66,7 @@ _COVERAGE = (
     " | wrongly | width | of today"
 )
 _LOGS = "world | behaviour | states | worth a trial | certified | valid"
+_TRIALS = "policies | held out | covered at the end | at both looks | found | live | planned"
 _ICU_LOG = (
     "runs | behaviour | clinicians | true value of the best policy found | above the clinicians"
     " | its lower bound | valid | above the clinicians"
@@ -79,6 +80,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "offline icu": partial(_offline, "icu", _ICU_LOG, 0),
     "offline log": partial(_offline, "log", _LOGS, 2),
     "offline coverage": partial(_offline, "coverage", _COVERAGE, 3),
+    "offline trial": partial(_offline, "trial", _TRIALS, 2),
     "audits": _audits,
     "paper regret": partial(_text, "paper_regret"),
     "linear paper regret": partial(_text, "linear_paper_regret"),

@@ -15,17 +15,20 @@ from tacit.core.arms import (
     BASELINE,
     CHALLENGER,
     EXPLORING,
+    SERVING,
     ArmLook,
     ArmReturns,
     Arms,
     Evidence,
     OfComponents,
-    takes_over,
 )
 from tacit.core.world import simulate
 from tacit.published import load
+from tacit.store import ledger
 from tacit.tabular import riverswim
+from tacit.tabular.holdout import look_levels
 from tacit.tabular.visits import VisitCounts
+from tacit.trial.plan import power
 
 JOINT = JointDP(1.0, 1e-6)
 RETURNS = ArmReturns((0, 2, -1, 1), 1.0, 2.0, 3, 3)
@@ -105,7 +108,7 @@ def test_nothing_takes_over_by_chance() -> None:
     wrong = np.mean(
         [
             any(
-                takes_over(Evidence.of_returns(looks[: j + 1], (CHALLENGER,)), arms.level(j + 1))
+                Evidence.of_returns(looks[: j + 1], (CHALLENGER,)).lower(arms.level(j + 1)) > 0.0
                 for j in range(12)
             )
             for looks in found
@@ -113,9 +116,9 @@ def test_nothing_takes_over_by_chance() -> None:
     )
     assert wrong <= 0.05 + 6.0 * math.sqrt(0.05 * 0.95 / 2000)
     assert sum(arms.level(j) for j in range(1, 10**4)) <= arms.alpha
-    assert takes_over(Evidence(1.0, 0.3), arms.level(2))
-    assert not takes_over(Evidence(1.0, 0.3, reach=1.0), arms.level(2))
-    assert not takes_over(Evidence.of_returns((), (CHALLENGER,)), 0.05)
+    assert Evidence(1.0, 0.3).lower(arms.level(2)) > 0.0
+    assert Evidence(1.0, 0.3, reach=1.0).lower(arms.level(2)) < 0.0
+    assert Evidence.of_returns((), (CHALLENGER,)).lower(0.05) < 0.0
 
 
 def test_a_good_baseline_stays_and_a_bad_one_is_replaced() -> None:
@@ -131,7 +134,9 @@ def test_a_good_baseline_stays_and_a_bad_one_is_replaced() -> None:
         assert memory.chances[BASELINE] >= 0.1
         replaced = memory.serving is not None
         assert replaced == (not good)
-        low, _ = agent.arms.gain((CHALLENGER,) if replaced else (EXPLORING,)).interval(0.99)
+        low, _ = Evidence.of_returns(
+            agent.state.looks, (CHALLENGER,) if replaced else (EXPLORING,)
+        ).interval(0.99)
         if replaced:
             assert world.value(memory.serving) > 2.0
             assert low > 0.0
@@ -151,11 +156,11 @@ def test_a_run_with_arms_goes_on_from_its_store(tmp_path) -> None:
     policy, size = agent.policy, agent.block_users
     agent.learn(world.simulate(policy, size, rng, "episodes"))
     again = open_run(str(file))
-    assert again.arms.looks[0].users == size
+    assert again.state.looks[0].users == size
     late = world.simulate(policy, again.block_users // 2, rng, "episodes")
     again.learn(late)
     again.learn(world.simulate(again.policy, again.block_users, rng, "episodes"))
-    first, mixed = again.arms.looks[-2:]
+    first, mixed = again.state.looks[-2:]
     assert mixed.chances[BASELINE] == pytest.approx(0.84, abs=0.05), first.chances
     assert again.guarantee.epsilon == pytest.approx(1.0)
     with pytest.raises(InvalidArgument, match="other arguments"):
@@ -170,7 +175,7 @@ def test_arms_of_any_policy(tmp_path) -> None:
     result = tacit.run(agent, world, progress=False)
     best, random = result.greedy_value, world.baseline_value
     assert result.values[-1] == pytest.approx(0.9 * best + 0.1 * random, rel=0.03)
-    low, high = agent.arms.gain((CHALLENGER,)).interval(0.999)
+    low, high = Evidence.of_returns(agent.state.looks, (CHALLENGER,)).interval(0.999)
     assert 0.0 < low < best - random < 1.2 * high
     agent.publish(tmp_path / "arms.json", force=True)
     read = load(tmp_path / "arms.json")
@@ -183,3 +188,67 @@ def test_arms_of_any_policy(tmp_path) -> None:
         drawn = np.concatenate([part["components"] for part in parts])
         assert block.users == len(drawn) == 200
         assert 2 < (drawn == 0).sum() < 60
+
+
+def served(agent, world, rng, blocks=10**6):
+    """The agent after so many more blocks of users of its own policies."""
+    while agent.block_users and blocks:
+        agent.learn(world.simulate(agent.policy, agent.block_users, rng, "episodes"))
+        blocks -= 1
+    return agent
+
+
+def test_a_trial_is_answered_at_looks_that_are_fixed() -> None:
+    """One policy, adopted and gone live, is tried by all who are not held out."""
+    world, rng = riverswim(), np.random.default_rng(3)
+    arms = Arms(ALWAYS[0], holdout=0.5, looks=(0.4, 1.0), returns=(0.0, 20.0), explore=1e-9)
+    fixed = {"baseline": arms, "schedule": "fixed:size=4000"}
+    agent = tacit.UCBVI(world.spec, 20_000, JOINT, noise_seed=1, **fixed)
+    agent.adopt(ALWAYS[1])
+    assert math.isnan(served(agent, world, rng, 1).trial().gain)
+    assert agent.trial().next_look == 8000
+    agent.go_live()
+    first = served(agent, world, rng, 1).trial()
+    assert (first.users, first.next_look, first.live) == (8000, 20_000, 1)
+    assert served(agent, world, rng, 1).trial().gain == first.gain, "nothing between looks"
+    last, truth = served(agent, world, rng).trial(), world.value(ALWAYS[1]) - world.value(ALWAYS[0])
+    assert last.low < truth < last.high
+    assert last.high - last.low < first.high - first.low
+    assert (last.users, last.next_look) == (20_000, 0)
+    assert sum(look_levels(arms)) == pytest.approx(0.05)
+    after = agent.successor(20_000, noise_seed=2, schedule="fixed:size=4000")
+    assert math.isnan(after.trial().gain)
+    assert served(after, world, rng, 2).trial().users == 8000
+    scaled = Arms(holdout=0.5, looks=(0.4, 1.0), returns=(-0.5, 4.5))
+    assert power(scaled, 0.0, 20_000, JOINT) < 0.03
+    assert power(scaled, truth / 4.0, 20_000, JOINT) > 0.95
+
+
+def test_what_was_tried_goes_live_and_not_what_is_newer(tmp_path) -> None:
+    """Users may have followed an older version than the one that serves when they are counted."""
+    world, rng = riverswim(), np.random.default_rng(0)
+    arms = Arms(ALWAYS[0], holdout=0.2, rule=False, probabilities=(0.1, 0.9))
+    given = {"baseline": arms, "noise_seed": 1, "store": str(tmp_path / "run.db")}
+    agent = tacit.UCBVI(world.spec, 50_000, JOINT, schedule="fixed:size=5000", **given)
+    with pytest.raises(InvalidArgument, match="no policy was tried"):
+        agent.go_live()
+    old, followed = served(agent, world, rng, 2).plan, agent.policy
+    served(agent, world, rng, 1)
+    agent.learn(world.simulate(followed, 5000, rng, "episodes"))
+    assert agent.state.version == followed.version == agent.policy.version - 2
+    tried = followed.components[old.memory.arm_of.index(CHALLENGER)]
+    agent.go_live()
+    assert agent.trial().live == followed.version
+    held = agent.policy.components[agent.plan.memory.arm_of.index(SERVING)].table()
+    assert (held == tried.table()).all()
+    assert held.min() == pytest.approx(0.1)
+    assert held.max() == pytest.approx(0.9)
+    assert agent.plan.memory.chances[BASELINE] == pytest.approx(0.2)
+    with agent.store.read() as db:
+        assert [e.body["to"] for e in ledger.read(db) if e.event == "go live"] == [4]
+    assert open_run(str(tmp_path / "run.db")).trial() == agent.trial()
+    with pytest.raises(InvalidArgument, match="its own probabilities"):
+        tacit.ConcurrentPSRL(world.spec, 50_000, JOINT, baseline=arms, noise_seed=1)
+    for wrong in ({"looks": (1.0, 0.5)}, {"probabilities": (0.6, 0.8)}, {"looks": (0.5, 2.0)}):
+        with pytest.raises(InvalidArgument):
+            Arms(**wrong)

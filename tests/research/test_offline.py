@@ -43,11 +43,26 @@ def test_offline_icu_sepsis_beats_the_clinicians_and_proves_it():
     assert sum(low <= value for low, value in pairs) == row["valid"]
 
 
+def test_answers_of_trials_hold_and_find_what_was_planned():
+    rows = {name: row for name, row in load("offline").items() if name.startswith("trial")}
+    assert len(rows) == 6
+    for name, row in rows.items():
+        assert row["runs"] == 2000
+        assert 0.93 <= row["last"] / 2000 <= 0.97, name
+        assert 0.93 <= row["all"] / 2000 <= 0.97, name
+        if "candidate" in name:
+            assert abs(row["found"] / 2000 - row["planned"]) <= 0.05, name
+        if "nothing" in name:
+            assert max(row["live"], row["found"]) <= 0.05 * 2000, name
+
+
 def test_a_case_is_run_and_stored(monkeypatch, tmp_path, capsys):
     monkeypatch.setattr(offline, "RUNS", 2)
     monkeypatch.setattr(offline, "USERS", 500)
     monkeypatch.setattr(study, "HERE", tmp_path)
+    monkeypatch.setattr(offline, "TRIALS", 2)
     cases = {"coverage, small": partial(coverage, "bandit", "unknown", "returns")}
+    cases |= {name: case for name, case in CASES.items() if name == "trial, learning, 0.5"}
     monkeypatch.setattr(offline, "CASES", cases)
     assert offline.main([]) == 0
     assert offline.main(["--only", "nothing"]) == 0

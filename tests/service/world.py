@@ -62,7 +62,9 @@ def come(client, users, **more):
     told = []
     for seed in range(users):
         policy = reads(client)
-        body = episode(policy, client._ticket, seed, **more)
+        drawn = getattr(policy, "component", None)  # of a mixed policy
+        said = more if drawn is None else more | {"component": drawn}
+        body = episode(policy, client._ticket, seed, **said)
         told.append(client.post("/v1/episodes", body)["status"])
     return told
 

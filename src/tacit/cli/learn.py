@@ -52,10 +52,13 @@ def _learn(
     # Those that grew are read again: episodes that came before are known.
     new = {k: v for k, v in new.items() if known.get(v, -1) not in (None, os.path.getsize(k))}
     if dry_run:
-        content = _planned(app, plain) | {"learnt": len(known), "new": [*new.values()]}
-        print_facts(content, as_json)
+        schedule, proven = plain.schedule, plain.guarantee
+        content = {"agent": app.choice.text, "users": app.users, "resumes": app.begun}
+        content |= {"blocks": schedule.releases, "first_block": schedule.blocks[0]}
+        content |= {"why": plain.why, "guarantee": proven.to_dict() if proven else None}
+        print_facts(content | {"learnt": len(known), "new": [*new.values()]}, as_json)
         if not as_json:
-            say(f"It would promise: {plain.guarantee}")
+            say(f"It would promise: {proven}")
         return
     with app.open() as store:
         agent = app.agent(store, after=old)
@@ -77,14 +80,10 @@ def _learn(
 
             facts = report(store, [os.fspath(app.files["policy"])], app)
             write_report(facts, os.fspath(app.files["report"]))
-        content = {
-            "policy": os.fspath(app.files["policy"]),
-            "version": agent.policy.version,
-            "users": agent.served,
-            "waiting": agent.taken - agent.served,
-            "left": app.users - agent.taken,
-            "files": told,
-        }
+        content = {"policy": os.fspath(app.files["policy"]), "version": agent.policy.version}
+        content |= {"users": agent.served, "waiting": agent.taken - agent.served, "files": told}
+        content |= {"left": app.users - agent.taken}
+        content |= {"trial": None if app.arms is None else agent.trial().plain()}
     lost = sum(each["retired"] + each["refused"] for each in told)
     vain = lost and not any(each["counted"] + each["waiting"] for each in told)
     if vain:
@@ -165,16 +164,3 @@ def _known(app: App, old: App | None) -> dict[str, int | None]:
     mine = [e for e in lines if e.event == "log" and e.run in runs]
     # Those of runs before this one are not read on: it does not know their events.
     return {str(e.body["file"]): e.body.get("bytes") if e.run == newest else None for e in mine}
-
-
-def _planned(app: App, agent: Agent) -> dict[str, Any]:
-    """Facts of the run to be, as JSON values."""
-    return {
-        "agent": app.choice.text,
-        "users": app.users,
-        "resumes": app.begun,
-        "blocks": agent.schedule.releases,
-        "first_block": agent.schedule.blocks[0],
-        "why": agent.why,
-        "guarantee": agent.guarantee.to_dict() if agent.guarantee else None,
-    }

@@ -32,7 +32,7 @@ def _offline(
     seed: Annotated[int, count("Of who is learnt from and who judges; public.", least=0)] = 0,
     as_json: terminal.Json = False,
 ) -> None:
-    from tacit.service.app_file import read_app
+    from tacit.service.app_file import policy_of, read_app
     from tacit.tabular.offline import learn_offline
 
     app = read_app(file)
@@ -40,7 +40,8 @@ def _offline(
     for option, path in (("--trial", trial), ("[files] policy", target)):
         terminal.check_writable(option, path)
     log = _joined([part for name in app.log_files() for part in app.episodes(name)])
-    people: Any = behaviour if behaviour in _WORDS else _policy(behaviour, app)
+    known = behaviour in _WORDS
+    people: Any = behaviour if known else policy_of("--behaviour", behaviour, app.spec)
     with app.open() as store:
         given: dict[str, Any] = {"store": store, "name": f"{app.name} offline", "seed": seed}
         given |= {"behaviour": people, "confidence": confidence}
@@ -53,29 +54,12 @@ def _offline(
         intervals = {name: asdict(getattr(found, name)) for name in ("gain", "value", "today")}
         plain = {name: getattr(found, name) for name in ("better", "verdict", "learnt", "judged")}
         promise = found.guarantee.to_dict() if found.guarantee else None
-        print_json(
-            plain | intervals | {"fit": found.fit, "guarantee": promise, "files": [*written]}
-        )
+        more = {"fit": found.fit, "guarantee": promise, "files": [*written]}
+        print_json(plain | intervals | more)
         return
     say(str(found))
     for path in written:
         say(f"Written: {path}{', for a trial' * (path == trial)}")
-
-
-def _policy(file: str, app: App) -> Any:
-    """A published policy of the app's world."""
-    from tacit import published
-    from tacit.tabular.policy import Policy
-
-    try:
-        held: Any = published.load(file)
-    except ValueError as error:
-        raise InvalidArgument(f"--behaviour: {error}") from None
-    if not isinstance(held, published.PublishedPolicy):
-        raise InvalidArgument("--behaviour: policies of one table are known; others are logged")
-    if held.actions is not None:
-        return Policy.deterministic(held.actions, app.spec.actions)
-    return Policy.stochastic(np.asarray(held.probabilities))
 
 
 def _joined(parts: Sequence[Episodes]) -> Episodes:

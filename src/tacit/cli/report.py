@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
+import warnings
 from collections.abc import Mapping, Sequence, Set
 from contextlib import suppress
 from pathlib import Path
@@ -77,13 +79,7 @@ def _promise(said: Mapping[str, Any]) -> str:
 
 
 def report(store: Store, policies: Sequence[str | bytes] = (), app: Any = None) -> dict[str, Any]:
-    """Everything that the page says of a store, and of policies, by file or content, as JSON.
-
-    Args:
-        store: With runs and their ledger.
-        policies: Published files, or what is in them.
-        app: An app, or its file, whose table [about] is said; a run of the store must be its own.
-    """
+    """All that the page says of a store, of policies and an app, by file or content, as JSON."""
     import tacit
     from tacit.service.app_file import ABOUT, read_app
     from tacit.store import ledger
@@ -93,6 +89,7 @@ def report(store: Store, policies: Sequence[str | bytes] = (), app: Any = None) 
     about = dict.fromkeys(ABOUT, "The operator must say.") | dict(app.about if app else {})
     for run in found["runs"]:
         _add_epsilons(run, run["promise"])
+        run["trial"] = _trial(store, run["name"])
     if (people := found["limit"]) is not None:
         people["user_limit"], people["user_cost"] = found["most"] or 0.0, found["people"]["max"]
         _add_epsilons(people, people)
@@ -114,6 +111,15 @@ def report(store: Store, policies: Sequence[str | bytes] = (), app: Any = None) 
         differ.append("the app's file")
     found |= {"unaccounted": lacking, "differ": differ, "well": not (lacking or differ or problems)}
     return found | {"verdict": _verdict(found)}
+
+
+def _trial(store: Store, run: str) -> Any:
+    """The answer of a run, if it has a trial, and no code that is not ours."""
+    from tacit.core.agent import open_run
+
+    with contextlib.suppress(InvalidArgument), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return open_run(store, run).trial().plain()
 
 
 def _add_epsilons(spent: dict[str, Any], promise: Mapping[str, Any] | None) -> None:

@@ -2,17 +2,29 @@
 
 from __future__ import annotations
 
+import bisect
 import math
 import os
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from tacit.cli import terminal
-from tacit.cli.terminal import asked, command, count, flag, given, print_json, print_table, say
+from tacit.cli.terminal import (
+    asked,
+    command,
+    count,
+    flag,
+    given,
+    print_facts,
+    print_json,
+    print_table,
+    say,
+)
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.validation import whole_number
 
@@ -290,10 +302,22 @@ def _plan(
     effect: Annotated[float, terminal.amount("Of an action, in units of rewards.")] = 0.1,
     features: Annotated[int, count("Contexts with an effect of their own.")] = 8,
     looks: Annotated[int, count("Looks: the last of .4 and 1.", 1)] = 2,
+    holdout: Annotated[float, terminal.amount("Who keep today's policy; --effect in sd.")] = 0.0,
     as_json: terminal.Json = False,
 ) -> None:
     if trial:
         model = terminal.privacy_model(privacy, epsilon, delta)
+        if holdout:
+            from tacit.core.arms import Arms
+            from tacit.trial.plan import power
+
+            at = tuple((i + 1) / looks for i in range(looks))
+            arms = Arms(holdout=holdout, returns=(-3.0, 3.0), looks=at)  # six deviations
+            found = partial(power, arms, effect, privacy=model)
+            needed = bisect.bisect_left(range(1, 10**9), 0.8, key=found) + 1
+            facts = {"people": people, "power": round(found(people), 3), "people for .80": needed}
+            print_facts(facts, as_json)
+            return
         _plan_trial(model, people, effect, (decisions, features, looks), as_json)
         return
     if not world:

@@ -105,14 +105,10 @@ class Agent(Uncopyable):
     ) -> Receipt:
         """Takes users that a policy served; publishes the next policy when a block is full.
 
-        Args:
-            data: Episodes of any number of users, or the sums of exactly one block (simulations).
-            user_ids: One for each of them, all or none.
-            events: A name of each episode, all or none: one that came before is not taken again.
-
-        Returns:
-            The fate of each. If anything is raised after some of them were taken, the error says
-            how many, in a note and as ``users_taken``: they must not be given again.
+        The data are episodes of any number of users, or sums of exactly one block (simulations).
+        All have ids and events, or none; an event that came before is not taken again. The receipt
+        has the fate of each. If anything is raised after some were taken, the error says how many,
+        in a note and as ``users_taken``: they must not be given again.
         """
         with self._alone("learn"):
             if not isinstance(data, Block):
@@ -146,12 +142,9 @@ class Agent(Uncopyable):
     def learn_reports(
         self, reports: ArrayLike, user_ids: Ids = None, *, events: Sequence[str] | None = None
     ) -> Receipt:
-        """Takes local reports, one row per user; see :mod:`tacit.privacy.local`.
+        """Takes local reports, one row per user, with ids and events as :meth:`learn`.
 
-        Args:
-            reports: Made on devices by ``tacit.local.report`` from ``statistic`` and ``privacy``.
-            user_ids: One for each of them, all or none.
-            events: A name of each report, all or none: one that came before is not taken again.
+        Devices make them by ``tacit.local.report`` from ``statistic`` and ``privacy``.
         """
         with self._alone("learn_reports"):
             block = self.report_block(reports)
@@ -165,12 +158,9 @@ class Agent(Uncopyable):
         return curator.checked_reports(self.statistic, as_numbers("reports", reports))
 
     def learn_sum(self, total: ArrayLike, stayed: int | None = None) -> Receipt:
-        """Takes the opened secure sum over all users of the current block.
+        """Takes the opened secure sum over the users of the current block, or those who stayed.
 
-        Args:
-            total: Of the shares that ``tacit.distributed.share`` made on devices, from
-                ``statistic`` and ``privacy``, for ``block_users`` devices.
-            stayed: How many of them are in it; all by default.
+        ``tacit.distributed.share`` makes shares, for ``block_users`` devices.
         """
         with self._alone("learn_sum"):
             curator = self._run.curator
@@ -182,12 +172,7 @@ class Agent(Uncopyable):
             return self.intake.take(block, None, None, self._loop.step)
 
     def forget(self, person: int | str) -> dict[str, int]:
-        """Erases the waiting episodes of a person, in every run of the store.
-
-        Returns:
-            How many of her episodes were ``removed``, and how many were ``released`` before, which
-            cannot be taken back.
-        """
+        """Erases a person's waiting episodes in all runs: ``removed``; ``released`` ones stay."""
         while True:
             for agent in [*self.store.agents] if not self.store.durable else ():
                 with agent._alone("forget"):
@@ -206,6 +191,10 @@ class Agent(Uncopyable):
         if not hasattr(self.algorithm, "effects"):
             raise InvalidArgument(f"{self.name} reports no effects: action_centred does")
         return self.algorithm.effects(self.state)
+
+    def trial(self, confidence: float = 0.95) -> Any:
+        """How much better than by the baseline people were served: a ``TrialAnswer``; public."""
+        return importlib.import_module("tacit.tabular.holdout").answer(self, confidence)
 
     def step(self) -> bool:
         """Moves the oldest block on by its two commits, if it is ready; whether it was."""
@@ -279,11 +268,6 @@ class Agent(Uncopyable):
         return self._run.look().checkpoint.state
 
     @property
-    def arms(self) -> ArmState | None:
-        """Released returns by arm, and the evidence in them; None where none are asked for."""
-        return self.state if isinstance(self.state, ArmState) else None
-
-    @property
     def plan(self) -> Plan:
         """The newest plan; public."""
         return self._run.look().checkpoint.plan
@@ -333,13 +317,8 @@ class Agent(Uncopyable):
 
         The file says what is guaranteed to whom, which agent, spec and release of Tacit made it and
         when, has a hash of all that it holds (:func:`tacit.published.about`), and the head of the
-        ledger: it is a witness that an older copy of the store lacks entries.
-
-        Args:
-            path: Of the file; the JSON form if it ends in .json.
-            greedy: The best policy by the estimates, in place of the one that serves and explores.
-            force: Also if noise is simulated (``noise_seed``) and protects no one. The file says
-                so.
+        ledger: it is a witness that an older copy of the store lacks entries. A ``greedy`` policy
+        does not explore; ``force`` also publishes what simulated noise protects from nobody.
         """
         with self._alone("publish"):
             proven = self.guarantee
@@ -356,16 +335,13 @@ class Agent(Uncopyable):
     def simulator(self, draws: int = 64, seed: int = 0) -> Any:
         """The released model as an environment of Gymnasium: anything may be trained in it.
 
-        A :class:`~tacit.gym.simulators.SimulatorEnv`; the ledger has the hash of its file.
+        A :class:`~tacit.gym.simulators.SimulatorEnv` of so many models of the posterior, of which
+        an episode is in one; the ledger has the hash of its file.
 
         Formal guarantees:
             Plain differential privacy, with the run's epsilon and delta. The model is a function of
             releases and of public facts, so whatever is trained in it, or read from it, costs users
             nothing. A test of the result on their own episodes is another query, and does.
-
-        Args:
-            draws: How many models of the posterior there are; an episode is in one of them.
-            seed: Of the draws.
         """
         draws, rng = whole_number("draws", draws), np.random.default_rng(seed_of(seed))
         with self._alone("simulator"):
@@ -390,12 +366,8 @@ class Agent(Uncopyable):
 
         Releases are public, with how noisy they are, so starting from them costs no privacy.
         People who took part here pay there too, from one account. Users who wait are released
-        first, and this agent takes no more.
-
-        Args:
-            users: How many it is declared for.
-            privacy: Its model; the same by default, of which epsilon and delta may change.
-            **serving: ``schedule``, ``seed``, ``noise_seed``, ``name``.
+        first, and this agent takes no more. Of the privacy model epsilon and delta may change;
+        ``serving`` is ``schedule``, ``seed``, ``noise_seed`` and ``name``.
         """
         with self._alone("successor"):
             given: dict[str, Any] = {"schedule": "auto", "seed": 0, "noise_seed": None}
@@ -406,8 +378,8 @@ class Agent(Uncopyable):
             check_alike(self.privacy, privacy or self.privacy)
             if self._run.look().row.succeeded:
                 raise HorizonExceeded("this agent has a successor: give users to that one")
-            asked = (privacy or self.privacy, given["schedule"], given["seed"])
-            options = self.algorithm.options
+            before, options = self.algorithm.problem, self.algorithm.options
+            asked = (privacy or self.privacy, given["schedule"], given["seed"], before.arms)
             problem = self.algorithm.declared(Problem(self.spec, users, *asked), options)
             algorithm = type(self.algorithm)(problem, options)
             self._loop.close()
@@ -420,29 +392,31 @@ class Agent(Uncopyable):
             return Agent(algorithm, store=self.store, start=start, predecessor=row, **where)
 
     def roll_back(self, version: int, *, pin: bool = False) -> None:
-        """Serves and learns on from an older version, under a new number.
+        """Serves and learns on from an older version that is kept, under a new number.
 
-        Args:
-            version: Which one; its checkpoint must be kept.
-            pin: Whether its policy goes on serving whatever is learnt, until :meth:`unpin`.
-
-        A block that is released and not yet learnt from teaches nothing then: so a run goes on
-        whose update or plan fails on it.
+        Pinned, its policy serves whatever is learnt until :meth:`unpin`. A block that is released
+        and not yet learnt from teaches nothing then: so a run goes on whose update fails on it.
         """
         with self._alone("roll_back"):
             self._loop.roll_back(version, pin)
 
     def adopt(self, policy: Any) -> None:
-        """Tries a policy that was trained elsewhere, perhaps in a simulator, on a share of users.
-
-        It challenges as a new version, and takes over if the next release says it is better.
-        """
+        """Tries a policy from elsewhere, on a share of users: a new version's challenger."""
         if not isinstance(self.state, ArmState):
             raise InvalidArgument("a policy is tried by arms: give baseline= or holdout=")
-        with self._alone("adopt"):
+        self._rearm("adopt", policy)
+
+    def go_live(self) -> None:
+        """Serves the newest policy that was tried to all but the holdout, as a new version."""
+        if getattr(self.state, "challenger", None) is None:
+            raise InvalidArgument("no policy was tried yet")
+        self._rearm("go live")
+
+    def _rearm(self, what: str, policy: Any = None) -> None:
+        with self._alone(what):
             while self._loop.step():  # or a release that was not learnt from would be left out
                 pass
-            self._loop.roll_back(self._run.look().row.latest, tried=(policy,))
+            self._loop.roll_back(self._run.look().row.latest, arms=(what, policy))
 
     def unpin(self) -> None:
         """After the next release a new policy serves again."""
@@ -522,12 +496,7 @@ class Agent(Uncopyable):
 
 
 def open_run(store: Store | str | os.PathLike[str], name: str = "run") -> Agent:
-    """The agent of a run that a store has, as it was made.
-
-    Args:
-        store: A file, a URL, or an opened :class:`~tacit.store.store.Store`.
-        name: Of the run.
-    """
+    """The agent of a run in a store (a file, a URL, or an opened one), as it was made."""
     opened = store if isinstance(store, Store) else Store(store, create=False)
     with opened.read() as db:
         run, names = runs.find(db, name), [row.run for row in rows_of(db, schema.runs, "run")]

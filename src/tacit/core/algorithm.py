@@ -245,6 +245,10 @@ class Algorithm(ABC, Generic[S]):
         """The policy that takes all actions alike."""
         raise InvalidArgument(f"{self.name} needs a baseline: it knows no uniform policy")
 
+    def held(self, policy: Any, least: float, most: float) -> Any:
+        """The policy with chances of actions within a range."""
+        raise InvalidArgument(f"{self.name} holds no probabilities: agents of finite worlds do")
+
     def mixture(self, policies: Sequence[Any], chances: Floats) -> Any:
         """The policy whose users follow one of several, drawn for their whole episode."""
         from tacit.core.world import mixture

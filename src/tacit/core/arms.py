@@ -5,12 +5,12 @@ users, the ``holdout``, keeps it for ever. The others are served by it, but for 
 until there is evidence that another policy is better::
 
     agent = tacit.agent(spec, 100_000, JointDP(1.0, 1e-6), baseline=today, holdout=0.1)
-    agent.arms.gain().interval(0.95)  # gain of the agent's policies over the baseline, per user
+    agent.trial()  # gain of the agent's policies over the baseline per user, with its interval
 
-*Evidence* (:class:`Evidence`) is a gain, estimated from released returns (:class:`ArmReturns`). A
-policy takes over (:func:`takes_over`) when the lower bound of its gain over the one that serves is
-above zero, at a level of which every look spends its part (:meth:`Arms.level`), fixed in advance:
-the chance that any look is wrong is at most ``alpha``.
+*Evidence* (:class:`Evidence`) is a gain, estimated from released returns (:class:`ArmReturns`). The
+policy of one version takes over when the lower bound of its gain over the one that serves is above
+zero, at a level of which every look spends its part (:meth:`Arms.level`), fixed in advance: the
+chance that any look is wrong is at most ``alpha``. :mod:`tacit.tabular.holdout` has the answer.
 
 Estimate. Let p be the chance of an arm, n the users of a block, and S, Q the released sums over the
 arm's users of g = (G - c) / R, cut to [-1, 1], and of g^2. Then c + R S / (n p) is an unbiased
@@ -45,7 +45,7 @@ Ints: TypeAlias = NDArray[np.int64]
 BASELINE, SERVING, CHALLENGER, EXPLORING = ARMS = range(4)
 """The policy that people had, the one that replaced it, the newest greedy one, and those from which
 the agent learns."""
-_RAISED = 1.645  # standard deviations of noise by which second moments are raised
+RAISED = 1.0  # standard deviations of noise by which second moments are raised
 _LOOKS = 1000  # that are kept, the newest
 
 
@@ -61,6 +61,9 @@ class Arms:
         explore: share of the other users who follow policies that are not shown to be better; it
             falls with the users served since a policy last took over.
         returns: smallest and largest return that count; by default what the spec says.
+        looks: of the trial, as shares of the declared users.
+        probabilities: least and largest chance of an action, of all policies but the baseline.
+        rule: whether evidence makes a policy take over, and not only :meth:`Agent.go_live`.
     """
 
     baseline: Any = field(default=None, repr=False)
@@ -69,6 +72,9 @@ class Arms:
     alpha: float = 0.05
     explore: float = 0.2
     returns: tuple[float, float] | None = None
+    looks: tuple[float, ...] = (0.5, 1.0)
+    probabilities: tuple[float, float] | None = None
+    rule: bool = True
 
     def __post_init__(self) -> None:
         if not (self.baseline is None or hasattr(self.baseline, "as_version")):
@@ -76,6 +82,11 @@ class Arms:
         for name in ("holdout", "share", "alpha", "explore"):
             part = checked_number(name, getattr(self, name), "in [0, 1)", lambda x: 0.0 <= x < 1.0)
             object.__setattr__(self, name, part)
+        if not (np.diff([0.0, *self.looks]) > 0.0).all() or max(self.looks, default=2.0) > 1.0:
+            raise InvalidArgument(f"looks must increase to at most 1, got {self.looks}")
+        least, most = self.probabilities or (0.5, 0.5)
+        if not 0.0 < least <= 0.5 <= most < 1.0:
+            raise InvalidArgument(f"probabilities {least} and {most} must be around 0.5")
 
     @property
     def text(self) -> str:
@@ -224,7 +235,7 @@ class ArmLook:
         of = [arm for arm in arms if self.chances[arm] > 0.0]
         n = max(self.users * float(self.chances[of].sum()), 1e-9)
         noise = self.noise * math.sqrt(len(of))
-        squares = max(float(self.squares[of].sum()), 0.0) + _RAISED * noise + noise**2
+        squares = max(float(self.squares[of].sum()), 0.0) + RAISED * noise + noise**2
         mean = self.centre + self.radius * float(self.sums[of].sum()) / n
         return mean, squares * (self.radius / n) ** 2, n, noise / n
 
@@ -267,21 +278,19 @@ class Evidence:
         return cls(float(weights @ gains), math.sqrt(float(weights**2 @ variances)), reach)
 
 
-def takes_over(evidence: Evidence, alpha: float) -> bool:
-    """Whether a policy replaces the one that serves: its gain is surely above zero."""
-    return evidence.lower(alpha) > 0.0
-
-
 @dataclass(frozen=True, eq=False)
 class ArmState:
     """State of an algorithm in arms, and the returns that were released."""
 
     inner: Any
     looks: tuple[ArmLook, ...] = ()
+    challenger: Any = None  # of the newest look
+    version: int = -1  # that its users followed
+    since: int = -1  # version of who served beside it
 
-    def gain(self, arms: Sequence[int] = (SERVING, CHALLENGER, EXPLORING)) -> Evidence:
-        """Evidence of the gain of the agent's policies over the baseline, over all looks."""
-        return Evidence.of_returns(self.looks, arms)
+    def evidence(self) -> Evidence:
+        """Of the newest challenger against who served beside it."""
+        return Evidence.of_returns(self.looks[-1:], (CHALLENGER,), (SERVING * (self.since >= 0),))
 
 
 @dataclass(frozen=True, eq=False)
@@ -289,10 +298,10 @@ class ArmMemory:
     """Facts of a plan with arms that its queries and the next plan need."""
 
     inner: Plan  # of the algorithm
-    chances: Floats  # of arms
-    serving: Any  # the policy that took over, or None
-    since: int  # its version, or -1
-    changed: int  # users served by then
+    chances: Floats = field(default_factory=lambda: np.zeros(len(ARMS)))  # of arms
+    serving: Any = None  # the policy that took over
+    since: int = -1  # its version
+    changed: int = 1  # users served by then
     arm_of: tuple[int, ...] = ()  # of each component
     inner_of: tuple[int, ...] = ()  # place of a component in the algorithm's own policy, or -1
 
@@ -318,7 +327,11 @@ class _Arming(Algorithm[Any]):
         return replace(state, inner=super().successor_state(state.inner))
 
     def monitored(self, statistic: Statistic, release: Any) -> dict[str, tuple[Any, Any]]:
-        return {}  # releases are not of all users
+        if not isinstance(statistic, ArmReturns):
+            return {}  # of some users
+        noise = statistic.radius * float(np.max(release.std["sums"])) * math.sqrt(len(ARMS))
+        paid = release.users * statistic.centre + statistic.radius * float(release["sums"].sum())
+        return {"rewards": (paid, noise), "range": self._returns_between}
 
     def on_policy(self, plan: Plan) -> bool:
         return isinstance(plan.memory, ArmMemory) or super().on_policy(plan)
@@ -361,7 +374,8 @@ class _Arming(Algorithm[Any]):
                 release = yield Query(asked, mu, part)
                 query = queries.send(replace(release, users=users))
         except StopIteration as end:
-            return ArmState(end.value, looks)
+            challenger = None if self.judges else self._tried(memory)  # not what is newer
+            return ArmState(end.value, looks, challenger, plan.policy.version, memory.since)
 
     def plan(self, state: ArmState, last: Any, at: Progress, rng: np.random.Generator) -> Plan:
         """The policies that serve, each by its chance, and the algorithm's greedy one."""
@@ -370,32 +384,49 @@ class _Arming(Algorithm[Any]):
         before: ArmMemory | None = None if last is None else last.memory
         inner_plan = None if before is None else before.inner
         inner = super().plan(state.inner, inner_plan, at, rng)  # type: ignore[safe-super]
-        serving, since, changed, served = None, -1, 1, max(at.all_served, 1)
-        if before is not None:
-            serving, since, changed = before.serving, before.since, before.changed
-            against = BASELINE if serving is None else SERVING
-            evidence = Evidence.of_returns(state.looks[-1:], (CHALLENGER,), (against,))
-            if takes_over(evidence, self.arms.level(max(len(state.looks), 1))):
-                serving, since = before.inner.greedy, last.policy.version
-                changed = served
-        changed = served if serving is None else changed
+        if (held := self.arms.probabilities) is not None:  # its statistics must not need its own
+            inner = Plan(self.held(inner.policy, *held), inner.greedy)
+            if super().on_policy(inner):
+                raise InvalidArgument(f"{self.name} needs its own probabilities of actions")
+        memory = replace(before or ArmMemory(inner), inner=inner)
+        # What was tried beside another policy than the one that serves now proves nothing.
+        tried = self.arms.rule and state.challenger is not None and state.since == memory.since
+        if tried and state.evidence().lower(self.arms.level(len(state.looks))) > 0.0:
+            return self.gone_live(state, memory, at)
+        return self._planned(memory, bool(state.looks), at)
+
+    def gone_live(self, state: ArmState, memory: ArmMemory, at: Progress) -> Plan:
+        """Plan with the newest policy that was tried for all but the holdout."""
+        since, changed = state.version, max(at.all_served, 1)
+        memory = replace(memory, serving=state.challenger, since=since, changed=changed)
+        return self._planned(memory, True, at)
+
+    def _tried(self, memory: ArmMemory) -> Any:
+        """The policy of the challenger."""
+        policy, held = memory.inner.greedy, self.arms.probabilities
+        return policy if held is None else self.held(policy, *held)
+
+    def _planned(self, memory: ArmMemory, looked: bool, at: Progress) -> Plan:
+        """The plan of a memory, with chances of arms."""
+        serving, served = memory.serving, max(at.all_served, 1)
+        changed = served if serving is None else memory.changed
         free = 1.0 - self.arms.holdout
         more = self.block_users(at) > 0  # after the last block nobody explores
         tried = free * self.arms.explore * min(1.0, 2.0 * changed / served) * more
-        half = 0.5 * tried if state.looks else 0.0  # a first greedy policy follows from nothing
+        half = 0.5 * tried * looked  # a first greedy policy follows from nothing
         chances = np.array([0.0, free - tried, half, tried - half])
         if self.judges:  # its own policies are as cautious
             chances = np.array([0.0, 0.0, 0.0, free])
         elif serving is None:
             chances = chances[[SERVING, BASELINE, CHALLENGER, EXPLORING]]
         chances[BASELINE] += self.arms.holdout
-        return self._served(ArmMemory(inner, chances, serving, since, changed), inner.greedy)
+        return self._served(replace(memory, chances=chances, changed=changed), memory.inner.greedy)
 
     def _served(self, memory: ArmMemory, greedy: Any) -> Plan:
         """The policies of arms and of the algorithm, each by its chance."""
         inner, chances, serving = memory.inner, memory.chances, memory.serving
         baseline = self.uniform() if self.arms.baseline is None else self.arms.baseline
-        served_by = {BASELINE: baseline, SERVING: serving, CHALLENGER: inner.greedy}
+        served_by = {BASELINE: baseline, SERVING: serving, CHALLENGER: self._tried(memory)}
         arms = [arm for arm in served_by if chances[arm] > 0.0]
         several = hasattr(inner.policy, "components")
         own = [*inner.policy.components] if several else [inner.policy]

@@ -128,12 +128,7 @@ def _empty(users: int, horizon: int) -> Block:
 
 
 def joined(block: Block, default_reward: float) -> Block:
-    """Episodes of decisions and outcomes, as they are when their block is read.
-
-    Args:
-        block: A packet of them.
-        default_reward: Of a step whose outcome did not come; NaN if it does not count.
-    """
+    """Episodes as they are when their block is read; a step without outcome has the default."""
     log, (n, horizon) = dict(block.arrays), block["came"].shape
     came, after, drawn = log.pop("came").astype(np.int8), log["next_state"].copy(), log["component"]
     decided, logged = came & _DECIDED > 0, log.pop("probability")

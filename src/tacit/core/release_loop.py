@@ -18,7 +18,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, cast
 
 import numpy as np
 
@@ -314,8 +314,8 @@ class ReleaseLoop:
         while self.step():
             pass
 
-    def roll_back(self, version: int, pin: bool = False, tried: tuple[Any, ...] = ()) -> None:
-        """Serves and learns on from an older version, under a new number; or tries a policy."""
+    def roll_back(self, version: int, pin: bool = False, arms: Any = ("", None)) -> None:
+        """Serves and learns on from an older version, under a new number; or changes its arms."""
         run, devices_add = self.run, self.run.algorithm.privacy.devices_add
         view = run.look()
         row, block, at = view.row, view.blocks[0], view.checkpoint.at
@@ -328,13 +328,13 @@ class ReleaseLoop:
         if done:
             users = block.users if devices_add else block.places
             at = replace(at, releases=at.releases + 1, served=at.served + users)
-        arms: Any = run.algorithm
-        plan = arms.adopted(old.plan, *tried) if tried else old.plan
+        plan, (what, policy), made = old.plan, arms, cast(Any, run.algorithm)
+        plan = made.adopted(plan, policy) if what == "adopt" else plan
+        plan = made.gone_live(old.state, plan.memory, at) if what == "go live" else plan
         new = replace(old, plan=run.algorithm.numbered(plan, row.latest + 1), at=at)
         packed, number = dump(new, run.code), row.latest + 1
         with run.store.write() as db:
-            what = "adopt" if tried else "roll back"
-            ledger.append(db, run.name, what, to=version, version=number)
+            ledger.append(db, run.name, what or "roll back", to=version, version=number)
             runs.publish(db, row, packed, at.served, 0, pinned=0)
             if done:
                 now = runs.find(db, run.name), runs.undone(db, row)

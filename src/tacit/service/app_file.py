@@ -19,25 +19,19 @@ from tacit.store import runs
 
 if TYPE_CHECKING:
     from tacit.core.agent import Agent
+    from tacit.core.arms import Arms
     from tacit.data.episodes import Episodes
     from tacit.data.logs import LogFormat
     from tacit.privacy.models import JointDP, LocalDP
     from tacit.registry import AgentChoice
     from tacit.store.store import Store
+    from tacit.tabular.policy import Policy
 
 _FILES = {"store": "app.db", "name": "run", "policy": "policy.npz", "report": ""}
 _FILES |= {"key": "", "signing": ""}  # secrets, apart from the store
-ABOUT: tuple[str, ...] = (
-    "app",
-    "controller",
-    "contact",
-    "purpose",
-    "fields",
-    "retention",
-    "encryption",
-    "region",
-)
-ABOUT += ("sector", "why_epsilon", "actors", "tuning", "groups", "today")
+ABOUT = ["app", "controller", "contact", "purpose", "fields", "retention", "encryption", "region"]
+ABOUT += ["sector", "why_epsilon", "actors", "tuning", "groups", "today"]
+_TRIAL = ("holdout", "share", "alpha", "explore", "returns", "looks", "probabilities", "rule")
 # Keys of a table that must be there, and those that may.
 _TABLES: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "world": (
@@ -49,7 +43,8 @@ _TABLES: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "files": ((), tuple(_FILES)),
     "schedule": ((), ("every",)),
     "late": ((), ("default_reward",)),
-    "about": ((), ABOUT),
+    "trial": ((), ("baseline", *_TRIAL)),
+    "about": ((), tuple(ABOUT)),
 }
 _OF_TRIAL = ("probabilities", "looks", "gram", "memory", "usual_reward", "reward_scale")
 _NEEDED = ("world", "agent", "privacy", "log")
@@ -89,6 +84,7 @@ class App:
     folder: Path
     spec: Any  # of a finite world, or a TrialSpec
     choice: AgentChoice
+    arms: Arms | None  # of its trial, if there is one
     users: int
     schedule: str
     privacy: JointDP | LocalDP
@@ -116,13 +112,7 @@ class App:
     def agent(
         self, store: Store | str | None = None, *, files: bool = True, after: App | None = None
     ) -> Agent:
-        """The agent: a new one at the first start, else the one that was there.
-
-        Args:
-            store: Its store, where it is open already.
-            files: Whether it has one; else it is in memory, and for looking at.
-            after: The app that it goes on after, at its first start.
-        """
+        """The agent: a new one at the first start, perhaps after another's; or one in memory."""
         opened = (self.open() if store is None else store) if files else ""
         if after is not None and not self.begun:
             self.check_after(after)
@@ -130,6 +120,7 @@ class App:
             made: Agent = after.agent(opened).successor(self.users, self.privacy, **serving)
         else:
             options = {**self.choice.options, "schedule": self.schedule, "name": self.name}
+            options |= {} if self.arms is None else {"baseline": self.arms}
             if self.successor and opened:
                 options["name"] = self.chain(opened)[0]
             made = self.choice.make(self.spec, self.users, self.privacy, **options, store=opened)
@@ -167,10 +158,10 @@ class App:
     @property
     def begun(self) -> bool:
         """Whether its run is in its store."""
-        if not self.stored:
-            return False
-        with self.open(readonly=True) as store, store.read() as db:
-            return runs.find(db, self.name) is not None
+        if self.stored:
+            with self.open(readonly=True) as store, store.read() as db:
+                return runs.find(db, self.name) is not None
+        return False
 
     def log_files(self) -> list[str]:
         """The log's files, in the order of their names."""
@@ -194,6 +185,7 @@ def read_app(path: str, *, logs: bool = True, allow_code: bool = False) -> App:
     With ``logs`` it must say where they are; only with ``allow_code`` it may name code.
     """
     from tacit.data.logs import LogFormat
+    from tacit.privacy.models import JointDP, LocalDP
     from tacit.registry import names_of
 
     try:
@@ -221,32 +213,31 @@ def read_app(path: str, *, logs: bool = True, allow_code: bool = False) -> App:
     with names_of(path, allow_code), _of("agent"):
         choice, users, schedule = _agent(held["agent"])
         successor = flag("successor", held["agent"].get("successor", False))
-    made: tuple[LogFormat | None, str, bool] = (None, "", False)
-    if held["log"] is not None:
-        with _of("log"):
-            made = _log(held["log"], spec)
+    with _of("log"):
+        log_format, logs_at, grouped = _log(held["log"], spec)
     with _of("files"):
         names = _FILES | {kind: _text(kind, name) for kind, name in held["files"].items()}
         store = names["store"] if "://" in names["store"] else os.fspath(folder / names["store"])
         files = {kind: folder / names[kind] for kind in ("policy", "report") if names[kind]}
     with _of("privacy"):
-        budget = _privacy(held["privacy"])
+        model = one_of("model", held["privacy"].pop("model", "joint"), ("joint", "local"))
+        budget = (JointDP if model == "joint" else LocalDP)(**held["privacy"])
     if logs and budget.local:
         raise InvalidArgument("[privacy] model: logs hold raw data; devices report to tacit serve")
     with _of("serve"):
         serving = _serving(held["serve"])
     with _of("schedule"):
         every = _seconds(held["schedule"].get("every", "0 seconds"))
-    with _of("late"):
-        default = held["late"].get("default_reward", math.nan)
-        if type(default) not in (int, float):
-            raise InvalidArgument(f"default_reward is {default!r}, but must be a number")
+    default = held["late"].get("default_reward", math.nan)
+    if type(default) not in (int, float):
+        raise InvalidArgument(f"[late] default_reward is {default!r}, but must be a number")
     with _of("about"):
         about = {name: _text(name, text) for name, text in held["about"].items()}
-    log_format, logs_at, grouped = made
-    what = folder, spec, choice, users, schedule, budget, log_format, folder / logs_at, grouped
+    with _of("trial"):
+        arms = _arms(held["trial"], spec, folder) if held["trial"] else None
+    what = folder, spec, choice, arms, users, schedule, budget, log_format, folder / logs_at
     more = serving, every, successor, float(default), names["key"], names["signing"], about
-    return App(*what, store, names["name"], files, *more)
+    return App(*what, grouped, store, names["name"], files, *more)
 
 
 @contextlib.contextmanager
@@ -300,16 +291,44 @@ def _agent(held: dict[str, Any]) -> tuple[AgentChoice, int, str]:
     return choice, users, _text("schedule", held.get("schedule", "auto"))
 
 
-def _privacy(held: dict[str, Any]) -> JointDP | LocalDP:
-    from tacit.privacy.models import JointDP, LocalDP
+def _arms(held: dict[str, Any], spec: Any, folder: Path) -> Arms:
+    from tacit.core.arms import Arms
 
-    model = one_of("model", held.pop("model", "joint"), ("joint", "local"))
-    return JointDP(**held) if model == "joint" else LocalDP(**held)
+    given = held.pop("baseline", "uniform")
+    if given != "uniform":
+        place = given if isinstance(given, dict) else os.fspath(folder / _text("baseline", given))
+        held["baseline"] = policy_of("baseline", place, spec)
+    return Arms(**held | {k: tuple(x) for k, x in held.items() if isinstance(x, list)})
 
 
-def _log(held: dict[str, Any], spec: Any) -> tuple[LogFormat, str, bool]:
+def policy_of(name: str, given: str | Mapping[str, str], spec: Any) -> Policy:
+    """A published file's policy, or a rule's, an action for each state; errors say the name."""
+    from tacit import published
+    from tacit.tabular.policy import Policy
+
+    states, actions = spec.state_labels or (), spec.action_labels or ()
+    if not isinstance(given, str):
+        if {*given} != {*states} or not {*given.values()} <= {*actions}:
+            raise InvalidArgument(f"{name} must name an action of the world for each of its states")
+        row = [actions.index(given[state]) for state in states]
+        return Policy.deterministic([row] * spec.horizon, spec.actions)
+    try:
+        held: Any = published.load(given)
+    except (OSError, ValueError) as error:
+        raise InvalidArgument(f"{name}: {error}") from None
+    sizes = spec.horizon, spec.states, spec.actions
+    if isinstance(held, published.PublishedPolicy):
+        found = Policy(held.probabilities, held.actions, 0, held.n_actions)
+        if found.sizes == sizes:
+            return found
+    raise InvalidArgument(f"{name}: one table of sizes {sizes} is known; others are logged")
+
+
+def _log(held: dict[str, Any] | None, spec: Any) -> tuple[LogFormat | None, str, bool]:
     from tacit.data.logs import format_of
 
+    if held is None:
+        return None, "", False
     if hasattr(spec, "looks"):
         raise InvalidArgument("people of a trial send their histories to tacit serve")
     path, grouped = _text("path", held.pop("path")), flag("grouped", held.pop("grouped", False))

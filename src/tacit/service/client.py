@@ -47,6 +47,7 @@ class Client:
         tries: how often a request is sent, where no answer comes or it is behind.
         context: of TLS, where the machine's own authorities are not enough.
         keys: public keys, of which one must have signed every policy.
+        fallback: policy that serves, without a place, when no policy comes that can be trusted.
     """
 
     def __init__(
@@ -57,13 +58,14 @@ class Client:
         tries: int = 8,
         context: ssl.SSLContext | None = None,
         keys: Sequence[str] = (),
+        fallback: Any = None,
     ) -> None:
         parts = urlsplit(address)
         if parts.scheme not in ("http", "https") or not parts.hostname:
             raise InvalidArgument(f"address={address!r} must be http://host:port or https://...")
         self._place = parts.hostname, parts.port
         self._tls, self._context, self._tries = parts.scheme == "https", context, tries
-        self._keys = [*keys]
+        self._keys, self._fallback = [*keys], fallback
         self._headers = {"Authorization": f"Bearer {token}"}
         self._connection: http.client.HTTPConnection | None = None
         self._read: Any = None  # and for one episode:
@@ -78,6 +80,15 @@ class Client:
         Call it once per episode: it takes a place in a block for what is sent next, and a component
         of a mixed policy is drawn anew each time. An unused place is kept, while it is fresh.
         """
+        try:
+            self._policy = self._served()
+        except (TacitError, ValueError):
+            if self._fallback is None:
+                raise
+            self._ticket, self._spent, self._policy = "", True, self._fallback
+        return self._policy
+
+    def _served(self) -> Any:
         wanted = self._spent or time.monotonic() > self._until
         address = f"/v1/policy?place={int(wanted)}"
         code, headers, body = self.request("GET", address, {"If-None-Match": self._etag})
@@ -95,8 +106,7 @@ class Client:
             self._until = time.monotonic() + float(headers["Tacit-Window"]) / 2.0
         read = self._read
         mixed = isinstance(read, published.PublishedMixed)
-        self._policy = read.drawn(default_rng()) if mixed else read
-        return self._policy
+        return read.drawn(default_rng()) if mixed else read
 
     def task(self) -> dict[str, Any]:
         """Schema of the service: sizes, labels, the guarantee, the statistic that is reported."""

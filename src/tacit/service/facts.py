@@ -48,6 +48,7 @@ def public_state(agent: Agent) -> dict[str, Any]:
     if privacy.local:
         found |= {"limit": float(privacy.epsilon)}
         found |= {"spent": float(privacy.epsilon) if run.served else 0.0}
+    found["trial"] = agent.trial().plain() if agent.algorithm.problem.arms else None
     columns: dict[str, Any] = {}
     with contextlib.suppress(InvalidArgument):  # releases of some agents tell nothing
         columns = monitor(agent).columns()

@@ -360,16 +360,10 @@ def create(service: Service, tools: pages.Tools | None = None) -> ASGIApp:
         yield
         await asyncio.to_thread(service.close)
 
-    app = FastAPI(
-        title="Tacit",
-        version="1",
-        description="Policies out, episodes or reports in. See docs/service.md.",
-        openapi_url="/v1/openapi.json",
-        docs_url=None,
-        redoc_url=None,
-        lifespan=life,
-        redirect_slashes=False,  # they would go to whatever host a request names
-    )
+    about: Any = {"title": "Tacit", "version": "1", "docs_url": None, "redoc_url": None}
+    about["description"] = "Policies out, episodes or reports in. See docs/service.md."
+    about["redirect_slashes"] = False  # they would go to whatever host a request names
+    app = FastAPI(openapi_url="/v1/openapi.json", lifespan=life, **about)
 
     app.add_exception_handler(StoreGone, refused)
     app.add_exception_handler(Exception, refused)
@@ -387,13 +381,9 @@ def create(service: Service, tools: pages.Tools | None = None) -> ASGIApp:
     if not service.app.serving.origins:
         return counted
     # Tokens come in a header, never by a cookie: no origin gets more than it was given.
-    return CORSMiddleware(
-        counted,
-        allow_origins=service.app.serving.origins.split(),
-        allow_methods=["GET", "POST"],
-        allow_headers=["Authorization", "Content-Type", "If-None-Match"],
-        expose_headers=["ETag", "Tacit-Version", "Tacit-Ticket"],
-    )
+    headers = ["Authorization", "Content-Type", "If-None-Match"]
+    told, origins = ["ETag", "Tacit-Version", "Tacit-Ticket"], service.app.serving.origins.split()
+    return CORSMiddleware(counted, origins, ["GET", "POST"], headers, expose_headers=told)
 
 
 def _devices(app: FastAPI, service: Service) -> None:
@@ -489,7 +479,7 @@ def _curators(app: FastAPI, service: Service) -> None:
         tags=["curator"],
     )
     async def command(request: Request) -> dict[str, Any]:
-        """Serve or pin a version, unpin, stop, start."""
+        """Serve or pin a version, unpin, stop, start, or let what was tried go live."""
         name = service.entitled(request, "curator").name
         body = await service.body(request)
         what, version = body.get("what"), body.get("version", -1)
@@ -504,7 +494,7 @@ def _curators(app: FastAPI, service: Service) -> None:
         return await asyncio.to_thread(public_state, service.agent)
 
 
-COMMANDS = ("serve", "pin", "unpin", "stop", "start")
+COMMANDS = ("serve", "pin", "unpin", "stop", "start", "live")
 
 
 def obey(service: Service, what: str, version: int, by: str) -> dict[str, Any]:
@@ -521,7 +511,7 @@ def obey(service: Service, what: str, version: int, by: str) -> dict[str, Any]:
         if what in ("serve", "pin"):
             agent.roll_back(version, pin=what == "pin")
         else:
-            {"unpin": agent.unpin, "stop": agent.stop, "start": agent.start}[what]()
+            getattr(agent, {"live": "go_live"}.get(what, what))()
     except InvalidArgument as error:
         raise HTTPException(422, str(error)) from None
     except Conflict:

@@ -55,6 +55,14 @@ class FiniteAlgorithm(Algorithm[S]):
 
         return uniform_policy(self.spec)
 
+    def held(self, policy: Policy, least: float, most: float) -> Policy:
+        """Actions that a state allows, each with a chance in the range, if it allows several."""
+        even = (uniform := self.uniform()).table()
+        few = even.max(axis=-1, keepdims=True)  # one over how many actions there are
+        part = np.maximum(least / few, (1.0 - most) / np.maximum(1.0 - few, 1e-9))
+        part = np.where(few < 1.0, np.minimum(part, 1.0), 0.0)
+        return uniform.stochastic(part * even + (1.0 - part) * policy.table())
+
     def mixture(self, policies: Sequence[Policy], chances: Floats) -> MixedPolicy:
         """A mixed policy."""
         from tacit.tabular.policy import MixedPolicy

@@ -361,16 +361,9 @@ class SparseModel:
         allowed = None
         if not self.allowed.all():
             allowed = tuple(tuple(np.flatnonzero(row).tolist()) for row in self.allowed)
-        return FiniteSpec(
-            self.states,
-            self.actions,
-            self.horizon,
-            stationary=True,
-            reward_values=tuple(values.tolist()),
-            start=tuple(self.start.tolist()),
-            admissible=allowed,
-            largest_return=self.largest_return,
-        )
+        known: Any = {"reward_values": tuple(values.tolist()), "start": tuple(self.start.tolist())}
+        known |= {"admissible": allowed, "largest_return": self.largest_return}
+        return FiniteSpec(self.states, self.actions, self.horizon, stationary=True, **known)
 
     # What dense models are asked for as well.
 

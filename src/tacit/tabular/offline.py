@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import astuple, dataclass, field, replace
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
@@ -85,12 +85,10 @@ class OfflineOptions:
     def __post_init__(self) -> None:
         checked_number("caution", self.caution, ">= 0", lambda number: number >= 0.0)
         if not isinstance(self.behaviour, Policy) and self.behaviour not in _WORDS:
-            raise InvalidArgument(
-                f"behaviour must be a Policy or one of {_WORDS}, got {self.behaviour!r}"
-            )
+            said = repr(self.behaviour)
+            raise InvalidArgument(f"behaviour must be a Policy or one of {_WORDS}, got {said}")
         for name in ("confidence", "judged"):
-            share = getattr(self, name)
-            if share is not None:
+            if (share := getattr(self, name)) is not None:
                 checked_number(name, share, "in (0, 1)", lambda share: 0.0 < share < 1.0)
 
 
@@ -121,10 +119,8 @@ class Recommendation:
         sides = f"{self.gain} more than {self.today} today"
         if self.better:
             return f"Better than today with probability {self.confidence:g}: {sides}."
-        return (
-            f"No recommendation: nothing is better than today with probability "
-            f"{self.confidence:g} (the best that was found has {sides}); a trial can tell more."
-        )
+        words = f"nothing is better than today with probability {self.confidence:g}"
+        return f"No recommendation: {words} (the best found has {sides}); a trial can tell more."
 
     def __str__(self) -> str:
         people = f"Learnt from {self.learnt:,} users and judged by {self.judged:,} others"
@@ -170,9 +166,10 @@ class OfflineAlgorithm(FiniteAlgorithm[OfflineState]):
     def __init__(self, problem: Problem, options: OfflineOptions) -> None:
         instance_of("spec", problem.spec, FiniteSpec)
         if problem.privacy.local or problem.privacy.pure:
-            raise InvalidArgument(
+            words = (
                 f"privacy must be JointDP with delta > 0, or NonPrivate, got {problem.privacy!r}"
             )
+            raise InvalidArgument(words)
         if not problem.own_schedule:
             raise InvalidArgument("schedule means nothing here: one block learns and one judges")
         if problem.users < 4:
@@ -236,13 +233,7 @@ class OfflineAlgorithm(FiniteAlgorithm[OfflineState]):
     def judge(
         self, judged: Candidates, state: OfflineState, failure: float
     ) -> Queries[list[Interval]]:
-        """Query to the second block; returns intervals of all gains, and of today's value.
-
-        Args:
-            judged: policies of the plan.
-            state: what the first block taught.
-            failure: how probable it may be that any interval is wrong.
-        """
+        """Query to the second block; intervals of all gains and today's value, up to a failure."""
         statistic, R = self.gains(judged, state.bounds), self.spec.most_return
         release = yield Query(statistic)
         slack = slack_of(statistic, self.spec.horizon, release.users)
@@ -299,21 +290,13 @@ class OfflineAlgorithm(FiniteAlgorithm[OfflineState]):
         new, better = self._policy(state.judged.tables[best]), state.gains[best].low > 0.0 and fits
         promising = state.gains[bold].estimate > 0.0
         today = self._policy(state.behaviour)
-        return Recommendation(
-            policy=new if better else today,
-            better=better,
-            gain=state.gains[best],
-            value=_sum(state.gains[best], state.today, 1.0),
-            today=state.today,
-            confidence=self.options.confidence,
-            gains=state.gains,
-            found=new,
-            trial=self._policy(state.judged.tables[bold]) if promising else today,
-            learnt=self.schedule.blocks[0],
-            judged=self.schedule.blocks[1],
-            behaviour=self.how,
-            fit=state.fit,
-        )
+        gain = state.gains[best]
+        value = Interval(*np.add(astuple(gain), astuple(state.today)).tolist())
+        bold_one = self._policy(state.judged.tables[bold]) if promising else today
+        told = gain, value, state.today, self.options.confidence, state.gains, new, bold_one
+        learnt, judged = self.schedule.blocks
+        found = new if better else today
+        return Recommendation(found, better, *told, learnt, judged, self.how, state.fit)
 
     def _policy(self, table: Floats) -> Policy:
         phase = np.arange(self.spec.horizon) * len(table) // self.spec.horizon
@@ -435,13 +418,6 @@ def _behaviour_table(spec: FiniteSpec, behaviour: Policy | str) -> Floats:
     return table[:1] if (table == table[:1]).all() else table
 
 
-def _sum(one: Interval, other: Interval, sign: float) -> Interval:
-    """Interval of a sum (sign 1) or a difference (-1), where both hold."""
-    ends = (other.low, other.high)[:: int(sign)]
-    found = one.estimate + sign * other.estimate
-    return Interval(found, one.low + sign * ends[0], one.high + sign * ends[1])
-
-
 def slack_of(statistic: Any, horizon: int, users: int) -> float:
     """How far rounding to the grid can take a sum of so many users; see the exact noise."""
     chunk = max(1, min(CHUNK, ADDITIONS // (3 * horizon + 3)))
@@ -516,18 +492,9 @@ def learn_offline(
     most = getattr(privacy, "episodes_per_user", 0) or episodes.users
     learnt, judges = _split(episodes, np.random.default_rng([seed, 5]), learner.judging, most)
     rows = np.concatenate([learnt, judges])
-    made = agent(
-        spec,
-        users=len(rows),
-        privacy=privacy,
-        behaviour=behaviour,
-        confidence=confidence,
-        judged=len(judges) / len(rows),
-        seed=seed,
-        noise_seed=noise_seed,
-        store=store,
-        name=name,
-    )
+    options = {"behaviour": behaviour, "confidence": confidence, "judged": len(judges) / len(rows)}
+    where = {"seed": seed, "noise_seed": noise_seed, "store": store, "name": name}
+    made = agent(spec, users=len(rows), privacy=privacy, **options, **where)
     for part in (learnt, judges)[made.releases :]:
         taken = episodes.take(part)
         data = taken.block()

@@ -253,13 +253,9 @@ class PessimisticVI(OfflineAlgorithm):
             start, left = start.sum(axis=1), 1.0 - _OF_STARTS
         release = yield Query(counts, share=left)
         shape = (counts.rows, self.spec.states, self.spec.actions)
-        return LogCounts(
-            release["transitions"].reshape(*shape, self.spec.states),
-            release["rewards"].reshape(shape),
-            start,
-            float(np.max(release.std["transitions"])),
-            float(np.max(release.std["rewards"])),
-        )
+        counted = release["transitions"].reshape(*shape, self.spec.states)
+        paid, noises = release["rewards"].reshape(shape), ("transitions", "rewards")
+        return LogCounts(counted, paid, start, *(float(np.max(release.std[n])) for n in noises))
 
     def gains(self, judged: Any, bounds: Floats) -> RobustGains:
         """Query to the second block: by the model and what it missed."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 from scipy.special import softmax
@@ -56,15 +56,9 @@ class ReturnPosterior:
     def prior(cls, allowed: Bools, largest: float) -> ReturnPosterior:
         """Before any release, of one phase."""
         of_states, of_actions = (1, len(allowed)), (1, *allowed.shape)
-        return cls(
-            allowed,
-            largest,
-            values=np.full(of_states, largest / 2.0),
-            value_precision=np.zeros(of_states),
-            visits=np.ones(of_states),
-            advantages=np.zeros(of_actions),
-            precision=np.full(of_actions, (0.03 * largest) ** -2.0),
-        )
+        values, precision = np.full(of_states, largest / 2.0), (0.03 * largest) ** -2.0
+        of_action = np.zeros(of_actions), np.full(of_actions, precision)
+        return cls(allowed, largest, values, np.zeros(of_states), np.ones(of_states), *of_action)
 
     @property
     def informed(self) -> bool:
@@ -120,12 +114,9 @@ class ReturnPosterior:
         return np.asarray(softmax(logits, axis=-1))
 
     def under(self, old: Floats, new: Floats) -> ReturnPosterior:
-        """When users follow another behaviour: values change, and are less sure.
+        """When users follow another behaviour, (F, S, A): values change, and are less sure.
 
-        Args:
-            old: Probabilities (F, S, A) that it is about.
-            new: Those of the next block, in as many phases or in several times as many, each of
-                which knows what the whole did, a little less surely.
+        The new one may have several times as many phases: each knows what the whole did.
         """
         R, times = self.largest, len(new) // len(old)
         gained = ((new[::times] - old) * self.advantages).sum(axis=-1)
@@ -178,25 +169,16 @@ class ReturnEstimator:
         """
         R, H, S = self.largest, self.spec.horizon, self.spec.states
         cells = np.arange(phases * S).reshape(phases, S, 1)[self.phase(phases)]
-        return ReturnSums(
-            cells=np.where(self.allowed, cells, -1),
-            centre=np.full((H, S), R / 2.0),
-            first=min(FIRST, H),
-            most=R / 2.0,
-            weight=R / 2.0,
-        )
+        cells, centre = np.where(self.allowed, cells, -1), np.full((H, S), R / 2.0)
+        ends: Any = {"first": min(FIRST, H), "most": R / 2.0, "weight": R / 2.0}
+        return ReturnSums(cells=cells, centre=centre, **ends)
 
     def advantage_sums(self, values: Floats) -> ReturnSums:
         """Returns after an action less ``values`` (F, S), where there is something to decide."""
         longest, phase = LENGTH * self.largest, self.phase(len(values))
-        return ReturnSums(
-            cells=self._decisions(len(values))[phase],
-            centre=values[phase],
-            trace=TRACE,
-            first=self.spec.horizon,
-            most=longest,
-            length=longest,
-        )
+        known: Any = {"cells": self._decisions(len(values))[phase], "centre": values[phase]}
+        known |= {"first": self.spec.horizon, "most": longest, "length": longest}
+        return ReturnSums(trace=TRACE, **known)
 
     def _decisions(self, phases: int) -> Ints:
         """The number of a cell, (F, S, A), where a state allows several actions, else -1."""

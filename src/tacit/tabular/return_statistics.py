@@ -259,12 +259,8 @@ class RobustGains(Statistic):
     def intervals(self, release: Release, failure: float, slack: float = 0.0) -> list[Interval]:
         """Intervals of each policy's gain, and at the end of the mean of G; all at once.
 
-        Args:
-            release: of this statistic.
-            failure: how probable it may be that any of them is wrong.
-            slack: how far sums can be from what they are of, by rounding.
-
-        By paths the estimate is the noisy mean of what was not cut, so on average at most the gain.
+        Any is wrong with probability ``failure`` at most; sums may be off by ``slack``. By paths
+        the estimate is the noisy mean of what was not cut, so on average at most the gain.
         """
         noise = float(np.max(release.std["sums"])), float(np.max(release.std["spreads"]))
         K, n, (lengths, zero) = len(self.weights), release.users, self._ends

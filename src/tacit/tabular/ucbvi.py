@@ -100,17 +100,10 @@ class UCBVI(CountingAlgorithm[CountEstimate]):
         policy, actions = plan.policy if self.on_policy(plan) else None, None
         if policy is not None:
             actions = policy.tables if isinstance(policy, MixedPolicy) else policy.actions
-        return VisitCounts(
-            self.spec.states,
-            self.spec.actions,
-            self.spec.horizon,
-            pooled=self.stationary,
-            cap=cap,
-            weight=self._reward_weight,
-            policy=actions,
-            version=0 if policy is None else policy.version,
-            apart=not self.spec.last_state,
-        )
+        sizes = self.spec.states, self.spec.actions, self.spec.horizon, self.stationary, cap
+        version, apart = 0 if policy is None else policy.version, not self.spec.last_state
+        more: Any = {"policy": actions, "version": version, "apart": apart}
+        return VisitCounts(*sizes, weight=self._reward_weight, **more)
 
     def update(
         self, state: CountEstimate, plan: Plan, release: Release, block: BlockInfo, rng: Generator

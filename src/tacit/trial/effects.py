@@ -99,13 +99,7 @@ class EffectSums(CentredScores):
 
 
 def effect_queries(spec: TrialSpec, report: float, by_feature: bool) -> Queries[Effects]:
-    """Two balls, and the effects that follow from them.
-
-    Args:
-        spec: Of the trial.
-        report: Share of the budget.
-        by_feature: Whether effects of features are wanted, and not the average one.
-    """
+    """Two balls, for a share of the budget, and effects that follow: of features, or on average."""
     d, low, rows = 1, spec.probabilities[0], None
     if by_feature:
         values, basis = np.linalg.eigh(spec.design if spec.gram is None else np.array(spec.gram))

@@ -12,12 +12,16 @@ from __future__ import annotations
 import bisect
 import math
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+from scipy.special import ndtri
 
+from tacit.core.arms import RAISED, Arms
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.models import Privacy
 from tacit.privacy.validation import positive, whole_number
+from tacit.tabular.holdout import look_levels
 from tacit.trial.posterior import STAYED, overlap_of
 from tacit.trial.spec import TrialSpec
 
@@ -102,3 +106,29 @@ def _score(spec: TrialSpec, people: int, ratio: float, mu: float, stayed: float)
     precision = float(slope @ np.linalg.solve(covariance + 1e-9 * np.eye(looks), slope))
     z = _LEFT * ratio * math.sqrt(max(precision, 0.0))
     return math.erf(z / math.sqrt(2.0))
+
+
+def power(arms: Arms, difference: float, users: int, privacy: Any, blocks: int = 8) -> float:
+    """Chance that the trial of one policy finds it better than the baseline at some look.
+
+    Args:
+        arms: Its options. ``returns``, and the difference, are in standard deviations of returns
+            from their mean: noise is in proportion to the longer side.
+        difference: Of the two policies.
+        users: How many take part: those who are not held out follow the policy.
+        privacy: Their budget.
+        blocks: Releases, of equally many users: each adds noise.
+    """
+    low, high = np.array(arms.ends(None)) - (1.0 - arms.holdout) * difference  # from all people's
+    mu = math.sqrt(arms.share) * float(privacy.budget.mu) if privacy.private else math.inf
+    noise, part = 2.0 / mu, users / blocks * np.array([arms.holdout, 1.0 - arms.holdout])
+    centre = np.where(np.arange(blocks), 0.0, (low + high) / 2.0)  # the first block knows no better
+    radius = np.maximum(high - centre, centre - low)
+    each = (1.0 + centre**2) * (1.0 / part).sum() + (radius * noise) ** 2 * (part**-2.0).sum()
+    told = each + RAISED * noise * radius**2 * (part**-2.0).sum()  # as looks estimate it
+    weights, sums = radius**-2.0, np.cumsum(radius**-2.0)
+    errors = np.random.default_rng(0).standard_normal((20_000, blocks)) * np.sqrt(each)
+    path, spread = np.cumsum(errors * weights, axis=1), np.sqrt(np.cumsum(told * weights**2))
+    at = np.ceil(np.array(arms.looks) * blocks - 1e-9).astype(int) - 1
+    bounds = -ndtri(np.array(look_levels(arms)) / 2.0) * spread[at]
+    return float((difference * sums[at] + path[:, at] > bounds).any(axis=1).mean())
