@@ -97,7 +97,8 @@ def test_a_curator_and_an_officer(tmp_path, browser):
         assert version >= 2
 
         browser.get(run.address)
-        assert shows(browser, "-joint differential privacy for one user's whole episode")
+        assert shows(browser, "all that is published would be about as likely")
+        assert "-joint differential privacy for one user" in browser.page_source
         for words in ("No loss", "Is it learning?", "of 15 places", "that is intended", "run"):
             assert shows(browser, words)
         told = [tile.text.split("\n") for tile in browser.find_elements(*TILES)]

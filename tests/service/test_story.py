@@ -210,6 +210,7 @@ version = "version"
 
 [files]
 policy = "out.json"
+store = "{store}"
 """
 
 
@@ -248,10 +249,11 @@ def extremes():
     return float(best[0]), float(chance[0])
 
 
-def story_of_nights(folder, nights, users, epsilon):
+def story_of_nights(folder, nights, users, epsilon, store="app.db"):
     """Values of the policies that served, night after night; everybody is in one class."""
     app, people, served = folder / "app.toml", People(nights), list[float]()
-    sizes = {"users": nights * users // 2, "size": users, "epsilon": epsilon}
+    sizes = {"users": nights * users // 2, "size": users, "epsilon": epsilon, "store": store}
+    store = store if "://" in store else str(folder / store)
     app.write_text(NIGHTS.format(**sizes))
     (folder / "logs").mkdir()
     names = "user,step,state,action,reward,next_state,session,version"
@@ -283,13 +285,13 @@ def story_of_nights(folder, nights, users, epsilon):
     assert sum(people.sessions.values()) == nights * users
     assert totals["users"] == nights * users
     assert (totals["retired"], totals["known"], len(seen)) == (0, 0, nights + 2)
-    assert content(call("ledger", "verify", folder / "app.db", "--json"))["well"]
+    assert content(call("ledger", "verify", store, "--json"))["well"]
     taken = totals["counted"] + totals["waiting"]
     # One session of each person, the first that came.
     assert taken == len(people.sessions)
     if epsilon > 1e3:  # in runs that went on from one another, too
-        with Store(folder / "app.db") as store:
-            teach = steps_that_count(store) / (H * totals_in_releases(store))
+        with Store(store) as opened:
+            teach = steps_that_count(opened) / (H * totals_in_releases(opened))
         assert 0.97 <= teach <= 1.03, teach
     return served
 
@@ -303,6 +305,16 @@ def totals_in_releases(store):
 def test_nobody_is_in_vain_by_nightly_files(tmp_path):
     served = story_of_nights(tmp_path, nights=6, users=60, epsilon=1e5)
     assert len(served) == 8
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::tacit.TacitWarning")
+def test_nobody_is_in_vain_by_nightly_files_on_postgresql(tmp_path, database):
+    with Store(database) as store:  # of this story alone
+        story = f"{database}{'&' if '?' in database else '?'}options=-csearch_path%3Dnights"
+        with store.write() as db:
+            db.execute(sa.text("CREATE SCHEMA IF NOT EXISTS nights"))
+    assert len(story_of_nights(tmp_path, nights=4, users=60, epsilon=1e5, store=story)) == 6
 
 
 @pytest.mark.slow

@@ -9,6 +9,7 @@ from tacit.privacy.errors import InvalidArgument
 from tacit.service.app_file import read_app
 from tacit.store import ledger
 from tacit.store.store import Store
+from tests.cli.calls import call
 from tests.service.running import running
 from tests.service.world import come, episode, make_app, reads
 
@@ -46,6 +47,24 @@ def test_a_run_goes_on_past_its_users(tmp_path):
     with closing(sqlite3.connect(tmp_path / "app.db")) as db:
         found = db.execute("SELECT run, succeeded, served FROM runs ORDER BY run").fetchall()
     assert found == [("run", 1, 16), ("run+", 0, 0)]
+    with Store(tmp_path / "app.db") as store:
+        assert ledger.verify(store) == []
+
+
+def test_two_apps_share_a_store_and_accounts(tmp_path):
+    """Both run at once; a person whose budget is for one of them is refused by the other."""
+    limit = ("--epsilon", 1, "--delta", 1e-7)
+    assert call("ledger", "limit", tmp_path / "app.db", *limit).exit_code == 0
+    one, two = (make_app(tmp_path, size=4, name=name) for name in ("nudges", "sleep"))
+    with running(one) as first, running(two) as second:
+        devices, told = (first.client(), second.client()), []
+        for device in devices:
+            body = episode(reads(device), device._ticket, user="ann", event="1")
+            told.append(device.post("/v1/episodes", body)["status"])
+        assert told == ["waiting", "refused"]
+        for run, device, more in zip((first, second), devices, (3, 4), strict=True):
+            assert come(device, more) == ["waiting"] * more
+            assert run.closes(lambda s: s["served"] == 4)["version"] == 1
     with Store(tmp_path / "app.db") as store:
         assert ledger.verify(store) == []
 
