@@ -52,6 +52,7 @@ def test_stored_runs_of_the_suite_are_those_that_its_command_makes():
     users = dict(zip(wanted["worlds"], wanted["users"], strict=True))
     stored = load("suite")
     assert stored.keys() <= users.keys()
+    assert len(wanted["seeds"]) >= 10
     for world, lines in stored.items():
         assert lines.keys() <= {f"auto, {words}" for words in ("epsilon 1", "no privacy")}
         for line in lines.values():

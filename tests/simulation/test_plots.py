@@ -75,3 +75,6 @@ def test_colours_are_agents_dashes_budgets_and_panels_worlds(tmp_path):
     assert not plots.plot_results(lines, legend=False).legends
     with pytest.raises(InvalidArgument, match="width must be"):
         plots.plot_results(lines, width="poster")
+    for wrong in ({}, {"a": []}):
+        with pytest.raises(InvalidArgument, match="results"):
+            plots.plot_results(wrong)
