@@ -203,8 +203,7 @@ class Devices:
             rewards.append(round(rng.random(), 6))
             states.append(rng.choice(STATES))
         local = client.task()["model"] == "local"
-        apart = apart and not local
-        bad = not apart and rng.random() < 0.05
+        apart, bad = apart and not local, not apart and rng.random() < 0.05
         if bad:
             rewards = [float("nan")] * H if local else ["nonsense"] * H
         event, paid, steps = secrets.token_hex(8), 0.0 if bad else sum(rewards), 0 if bad else H
@@ -216,8 +215,8 @@ class Devices:
             client._task = client.get(f"/v1/task?version={policy.version}")
             raw = {"report": client._report(states, actions, rewards, None)}
         size, seen = len(raw.get("report", ())), 0 if bad else len({*states[:H]})
-        told = (paid, steps, seen, size, 2 * H if apart else 1)
-        self.journal.sent(Sent(user, event, "run", client._ticket, *told))
+        told = client._ticket, paid, steps, seen, size, 2 * H if apart else 1
+        self.journal.sent(Sent(user, event, "run", *told))
         bodies = [given | raw]
         if apart:  # the first decision takes the place, and the rest comes as it comes
             given |= {"component": raw["component"]} if "component" in raw else {}

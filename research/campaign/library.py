@@ -181,16 +181,12 @@ class Run:
             self.given += users
         except BaseException as error:
             said = getattr(error, "users_taken", None)
-            came = self.reread(agent).taken - before
+            agent._run.view = None  # the store says it, and not what an agent remembers
+            came = agent.taken - before
             if said is not None:  # else it was raised before or after all of it
                 self.expect(said == came, f"{said} were said to be taken, {came} were")
             self.given = self.given + came
             raise
-
-    def reread(self, agent: Agent) -> Agent:
-        """What the store says, and not what an agent remembers of it."""
-        agent._run.view = None
-        return agent
 
     def expect(self, true: bool, words: str) -> None:
         """What books and receipts must be."""
@@ -299,19 +295,6 @@ class AtLine:
         return line
 
 
-def call_of(what: str, run: Run, agent: Agent) -> Callable[[], Any]:
-    """The call that is cut off."""
-    calls: dict[str, Callable[[], Any]] = {
-        "learn": lambda: run.learn(agent, 6),
-        "open": run.open,
-        "publish": lambda: agent.publish(run.folder / "policy.npz"),
-        "roll_back": lambda: agent.roll_back(0),
-        "forget": lambda: agent.forget(5),
-        "successor": lambda: agent.successor(run.users, name="heir"),
-    }
-    return calls[what]
-
-
 def one_line(what: str, place: int, error: type[BaseException], again: bool, run: Run) -> bool:
     """One exception at the n-th line of a call; whether the call has so many lines.
 
@@ -322,10 +305,17 @@ def one_line(what: str, place: int, error: type[BaseException], again: bool, run
     try:
         agent = run.open()
         run.learn(agent, 3 if what == "learn" else 6)
-        call = call_of(what, run, agent)
+        calls: dict[str, Callable[[], Any]] = {
+            "learn": lambda: run.learn(agent, 6),
+            "open": run.open,
+            "publish": lambda: agent.publish(run.folder / "policy.npz"),
+            "roll_back": lambda: agent.roll_back(0),
+            "forget": lambda: agent.forget(5),
+            "successor": lambda: agent.successor(run.users, name="heir"),
+        }
         try:
             with fault:
-                call()
+                calls[what]()
         except BaseException:  # what was raised, or what became of it on its way
             if not fault.where:
                 raise
@@ -402,7 +392,7 @@ def threads(count: int, blocks: int, kind: str) -> Tally:
         run.given = run.users
         run.expect(sum(taken) == run.users, f"receipts say that {sum(taken)} were taken")
         with run.survives("threads"):
-            run.reread(agent)
+            agent._run.view = None
             while agent.step():
                 pass
             run.tally.blocks += agent.releases

@@ -162,9 +162,8 @@ def serve(file: str, where: tuple[str, int], clock: Path, twist: str, log: str) 
     """A process of the service."""
     begin(clock, twist, log)
     os.environ["TACIT_SERVE_FILE"] = file
-    given: dict[str, Any] = {"http": Door, "proxy_headers": False, "server_header": False}
-    given |= {"log_config": None, "access_log": False, "ws": "none"}
-    uvicorn.run(worker(), host=where[0], port=where[1], **given)
+    none: dict[str, Any] = {"proxy_headers": False, "server_header": False, "log_config": None}
+    uvicorn.run(worker(), host=where[0], port=where[1], http=Door, access_log=False, **none)
 
 
 class Servers:
