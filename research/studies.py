@@ -175,10 +175,7 @@ CHOICE = Study(
         _choice("simplex:seed=SEED", PLAIN, 200, "linear_posterior"),
         _choice(_RANDOM.format(200), joint(1.0), 100_000, "concurrent_psrl"),
         _choice("habit", joint(1.0), 300, "concurrent_psrl"),
-        _choice("habit", joint(1.0), 3_000, "centred_improvement"),
-        _choice("riverswim", joint(1.0), 800, "concurrent_psrl"),
         _choice(_RANDOM.format(8), joint(1.0), 300, "concurrent_psrl"),
-        _choice(_RANDOM.format(8), joint(1.0), 1_000, "concurrent_psrl"),
         _choice(_RANDOM.format(8), joint(1.0), 2_500, "centred_improvement"),
     ),
     {
