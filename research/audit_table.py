@@ -52,10 +52,7 @@ FAMILY_OPTIONS = {
         "concurrent_psrl:running=0",
         "concurrent_psrl:stationary=false",
     ),
-    "linear": (
-        "lsvi_ucb:statistic=features",
-        "linear_posterior:stationary=false",
-    ),
+    "linear": ("lsvi_ucb:statistic=features", "linear_posterior:stationary=false"),
     "mixture": ("linopt_vi:statistic=counts",),
     "continuous": ("fitted_functional_q:serve=most", "fitted_functional_q:serve=all"),
 }
@@ -150,10 +147,7 @@ def line_of(row: Sequence[Row]) -> str:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """The command; returns how many audits failed."""
-    parser = Parser(
-        "research.audit_table",
-        "audits of every private agent under every model",
-    )
+    parser = Parser("research.audit_table", "audits of every private agent under every model")
     parser.add_argument(
         "--runs", type=whole(20), default=_RUNS, help="runs with each of the two users"
     )

@@ -1,10 +1,11 @@
-"""Ten environments of Gymnasium, each by its one-line command: returns, private and not.
+"""Twenty environments of Gymnasium, each by its one-line command: returns, private and not.
 
 ``python -m research.gymnasium`` runs what is missing and stores every cell as it is there, in
 ``research/gymnasium.json``; with ``--again`` it runs all, with names only those, with ``--columns``
 only some. ``--runs 1`` is quick. Stable-Baselines3 runs beside ours where ``make peers-sb3`` made
-its environment. ``--show`` prints the table of docs/environments.md: medians of some runs in the
-environment's own units, of what all users got who were served, and of the greedy policy in the end.
+its environment; ``pip install minigrid mujoco imageio`` brings six of the environments. ``--show``
+prints the tables: medians of some runs in the environment's own units, of what all users got who
+were served, and of the greedy policy in the end; and what runs at epsilon 1 say of themselves.
 """
 
 from __future__ import annotations
@@ -12,7 +13,6 @@ from __future__ import annotations
 import json
 import statistics
 import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Sequence
@@ -20,9 +20,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import gymnasium
+import numpy as np
+from gymnasium import spaces
+from gymnasium.wrappers import TransformObservation
+
 import tacit
 from research.study import DELTA, PLAIN, Parser, joint, load, store, whole
+from tacit.privacy.errors import InvalidArgument
 from tacit.simulation.run import usual_users
+from tacit.simulation.verdict import verdict
 
 HERE = Path(__file__).parents[1]
 PEER = HERE / ".venv-sb3" / "bin" / "python"
@@ -34,12 +41,39 @@ SB3 = "Stable-Baselines3"
 COLUMNS = (*BUDGETS, SB3)
 
 
+def _minigrid() -> Any:
+    import minigrid  # type: ignore[import-not-found]  # noqa: F401  # registers it
+
+    return gymnasium.make("MiniGrid-Empty-5x5-v0")
+
+
+def minigrid_numbers() -> Any:
+    """A room of MiniGrid, of which an agent sees its place and direction as whole numbers."""
+    env = _minigrid()
+    seen = spaces.MultiDiscrete([5, 5, 4])
+    own = env.unwrapped
+    return TransformObservation(env, lambda _: np.array([*own.agent_pos, own.agent_dir]), seen)
+
+
+def minigrid_dict() -> Any:
+    """The same room with a Dict of the place, in numbers, and the direction."""
+    env = _minigrid()
+    own = env.unwrapped
+    seen = spaces.Dict({"place": spaces.Box(0.0, 4.0, (2,)), "direction": spaces.Discrete(4)})
+
+    def see(_: Any) -> dict[str, Any]:
+        return {"place": np.array(own.agent_pos, np.float32), "direction": own.agent_dir}
+
+    return TransformObservation(env, see, seen)
+
+
 @dataclass(frozen=True)
 class Row:
     """An environment.
 
     Attributes:
-        name: its id.
+        name: its id, or the name of a function of this module that makes it.
+        seen: its observations, in words.
         runs: seeds of a cell, as many as some minutes allow.
         peer_runs: the same of Stable-Baselines3.
         zoo: what Stable-Baselines3's RL Zoo publishes of its best agent of those we know, if any.
@@ -48,8 +82,9 @@ class Row:
     """
 
     name: str
-    runs: int
-    peer_runs: int = 1
+    seen: str
+    runs: int = 1
+    peer_runs: int = 0
     zoo: str = ""
     users: int | None = None
     options: str = ""
@@ -57,6 +92,8 @@ class Row:
     @property
     def world(self) -> str:
         """What ours is run on."""
+        if self.name in globals():
+            return f"research.gymnasium.{self.name}"
         return f"gym:{self.name}{self.options and f',{self.options}'}"
 
     def command(self, column: str) -> str:
@@ -72,16 +109,26 @@ class Row:
 
 
 ROWS = (
-    Row("FrozenLake-v1", 10),
-    Row("FrozenLake8x8-v1", 3),
-    Row("Taxi-v4", 3),
-    Row("CliffWalking-v1", 10),
-    Row("Blackjack-v1", 3),
-    Row("CartPole-v1", 3, zoo="500"),
-    Row("Acrobot-v1", 3, zoo="-77", users=10_000, options="angles=true"),
-    Row("MountainCar-v0", 3, zoo="-101", users=20_000),
-    Row("Pendulum-v1", 3, zoo="-172"),
-    Row("LunarLander-v3", 3, zoo="154"),
+    Row("FrozenLake-v1", "16 states", 3, 1),
+    Row("FrozenLake8x8-v1", "64 states", 3, 1),
+    Row("Taxi-v4", "500 states", 3, 1),
+    Row("CliffWalking-v1", "48 states", 3, 1),
+    Row("CliffWalkingSlippery-v1", "48 states", 3),
+    Row("Blackjack-v1", "Tuple, 704 states", 1, 1),
+    Row("minigrid_numbers", "MultiDiscrete, 100 states"),
+    Row("minigrid_dict", "Dict, 6 numbers"),
+    Row("minigrid:MiniGrid-Empty-5x5-v0", "Dict with text"),
+    Row("MountainCar-v0", "Box of 2", 1, 1, zoo="-101", users=20_000),
+    Row("MountainCarContinuous-v0", "Box of 2"),
+    Row("Pendulum-v1", "Box of 3", 3, 1, zoo="-172"),
+    Row("CartPole-v1", "Box of 4", 1, 1, zoo="500"),
+    Row("InvertedPendulum-v5", "Box of 4"),
+    Row("Acrobot-v1", "Box of 6", 1, 1, zoo="-77", users=10_000, options="angles=true"),
+    Row("LunarLander-v3", "Box of 8", 1, 1, zoo="154"),
+    Row("LunarLanderContinuous-v3", "Box of 8"),
+    Row("Reacher-v5", "Box of 10"),
+    Row("BipedalWalker-v3", "Box of 24"),
+    Row("CarRacing-v3", "pixels"),
 )
 
 
@@ -94,22 +141,30 @@ def measured(row: Row, column: str, seeds: range) -> dict[str, Any]:
     """The runs of a cell; run k is what the command prints with ``--seed k``."""
     if column == SB3:
         return beside(row, [played(row, seed) for seed in seeds])
-    world, epsilon, began = tacit.world(row.world), BUDGETS[column], time.process_time()
-    privacy = PLAIN if epsilon is None else joint(epsilon)
-    users = usual_users(world) if row.users is None else row.users
-    results = [
-        tacit.run("auto", world, seed, progress=False, users=users, privacy=privacy)
-        for seed in seeds
-    ]
-    best = results[0].optimal_value
-    return {
-        "command": row.command(column),
+    epsilon, began, first = BUDGETS[column], time.process_time(), list[Any]()
+    privacy, told = PLAIN if epsilon is None else joint(epsilon), {"command": row.command(column)}
+    try:
+        world: Any = tacit.world(row.world)
+        users = usual_users(world) if row.users is None else row.users
+        given: dict[str, Any] = {"users": users, "privacy": privacy, "progress": False}
+        results = [
+            tacit.run("auto", world, seed, control=seed == seeds[0], callback=first.append, **given)
+            for seed in seeds
+        ]
+    except InvalidArgument as error:
+        return told | {"refused": str(error), "seconds": round(time.process_time() - began, 1)}
+    best, spread = results[0].optimal_value, 0.0
+    if not getattr(world, "exact", True):
+        spread = world.estimate(first[0].policy, world.evaluation_users)[1]
+    return told | {
         "agent": results[0].agent,
         "users": users,
         "served": [round(result.served_value, 4) for result in results],
         "greedy": [round(result.greedy_value, 4) for result in results],
         "random": round(results[0].baseline_value, 4),
+        "error": round(spread, 4),
         "optimum": None if best != best else round(best, 4),
+        "verdict": verdict(results),
         "seconds": round(time.process_time() - began, 1),
     }
 
@@ -148,46 +203,58 @@ def number(value: float) -> str:
 
 
 def cell(found: dict[str, Any] | None) -> str:
-    """What users got, the greedy policy with its spread, and how many runs there were.
+    """What users got, and the greedy policy with its spread.
 
     >>> cell({"served": [0.5, 0.25, 1.0], "greedy": [1.0, 3.0, 2.0]})
-    '0.5; greedy 2 (1 to 3); 3 runs'
-    >>> cell({"served": [1.0, 1.0], "greedy": [2.0, 2.0]}), cell(None)
-    ('1; greedy 2; 2 runs', 'not run')
+    '0.5; greedy 2 (1 to 3)'
+    >>> cell({"served": [1.0, 1.0], "greedy": [2.0, 2.0]}), cell(None), cell({"refused": "no"})
+    ('1; greedy 2', 'not run', 'refused')
     """
-    if found is None:
-        return "not run"
-    greedy, runs = found["greedy"], len(found["greedy"])
-    least, most = number(min(greedy)), number(max(greedy))
+    if found is None or "refused" in found:
+        return "not run" if found is None else "refused"
+    least, most = (number(end(found["greedy"])) for end in (min, max))
     ends = f" ({least} to {most})" if least != most else ""
     middle = [number(statistics.median(found[name])) for name in ("served", "greedy")]
-    return f"{middle[0]}; greedy {middle[1]}{ends}; {runs} run{'s' if runs > 1 else ''}"
+    earlier = " †" if "optimum" in found and "verdict" not in found else ""
+    return f"{middle[0]}; greedy {middle[1]}{ends}{earlier}"
 
 
 def table(stored: dict[str, Any]) -> str:
-    """As the documentation shows it."""
-    lines = [
-        "| environment | users | random | not private | epsilon 10 | epsilon 1 | "
-        "Stable-Baselines3 | best known |",
-        "|---|---|---|---|---|---|---|---|",
-    ]
+    """Returns, as the documentation shows them."""
+    head = "environment | users | random | not private | epsilon 10 | epsilon 1 | "
+    lines = [f"| {head}Stable-Baselines3 | best known |", "|---" * 8 + "|"]
     for row in ROWS:
         cells = [stored.get(key(row, column)) for column in COLUMNS]
-        known = next((found for found in cells[:-1] if found), None)
+        known = next((found for found in cells[:-1] if found and "users" in found), None)
+        if known is None:
+            continue
         best = f"{row.zoo} (zoo)" if row.zoo else ""
-        if known and known["optimum"] is not None:
+        if known["optimum"] is not None:
             best = f"{number(known['optimum'])} (optimum)"
-        users, random = (f"{known['users']:,}", number(known["random"])) if known else ("", "")
-        peer = cell(cells[-1])
+        peer = ""
         if (found := cells[-1]) is not None:
-            peer = f"{found['agent']}, {found['users']:,} episodes: {peer}"
-        shown = [users, random, *map(cell, cells[:-1]), peer, best]
-        lines.append(f"| {row.world.removeprefix('gym:')} | {' | '.join(shown)} |")
+            peer = f"{found['agent']}, {found['users']:,} episodes: {cell(found)}"
+        shown = [f"{known['users']:,}", number(known["random"]), *map(cell, cells[:-1]), peer, best]
+        lines.append(f"| {row.world.rpartition('gym:')[2]} | {' | '.join(shown)} |")
+    return "\n".join(lines)
+
+
+def verdicts(stored: dict[str, Any]) -> str:
+    """What runs at epsilon 1 say of themselves, or why there are none, and their time."""
+    lines = ["| environment | observations | seconds | at epsilon 1 |", "|---|---|---:|---|"]
+    for row in ROWS:
+        found = stored.get(key(row, "epsilon 1"), {})
+        words, seconds = "not run by today's code", ""
+        if "refused" in found or "verdict" in found:
+            words = found.get("verdict") or f"refused: {found['refused'].partition(':')[0]}"
+            words = "better than all" if words.startswith("better") else words
+            seconds = number(found["seconds"] / len(found.get("served", "1")))
+        lines.append(f"| {row.name} | {row.seen} | {seconds} | {words} |")
     return "\n".join(lines)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Runs what is missing, and prints the table."""
+    """Runs what is missing, and prints the tables."""
     first = (__doc__ or "").partition("\n")[0]
     parser = Parser("research.gymnasium", first)
     parser.add_argument("names", nargs="*", help="environments; all by default")
@@ -201,18 +268,16 @@ def main(arguments: Sequence[str] | None = None) -> None:
     wanted = [row for row in ROWS if not chosen.names or row.name in chosen.names]
     for row in () if chosen.show else wanted:
         for column in chosen.columns:
-            if column == SB3 and not PEER.exists():
-                print(f"{key(row, column)}: not run, make peers-sb3 is needed", file=sys.stderr)
+            if column == SB3 and not (PEER.exists() and row.peer_runs):
                 continue
             runs = chosen.runs or (row.peer_runs if column == SB3 else row.runs)
-            there = load("gymnasium").get(key(row, column), {"greedy": []})["greedy"]
-            if len(there) >= runs and not chosen.again:
+            there = load("gymnasium").get(key(row, column), {"served": ""})
+            if len(there.get("served", " " * runs)) >= runs and not chosen.again:
                 continue
             found = measured(row, column, range(runs))
             store("gymnasium", load("gymnasium") | {key(row, column): found})
-            words = f"{found['agent']}, {cell(found)}, {found['seconds']} s"
-            print(f"{key(row, column)}: {words}", flush=True)
-    print(table(load("gymnasium")))
+            print(f"{key(row, column)}: {json.dumps(found)}", flush=True)
+    print(table(load("gymnasium")), verdicts(load("gymnasium")), sep="\n\n")
 
 
 if __name__ == "__main__":

@@ -13,16 +13,9 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from pathlib import Path
 
-from research import (
-    audit_table,
-    functional_curves,
-    gymnasium,
-    lq_orders,
-    offline,
-    trials,
-)
+from research import audit_table, functional_curves, gymnasium, lq_orders, offline, trials
 from research.studies import STUDIES
-from research.study import load
+from research.study import amount, load, spread
 
 ROOT = Path(__file__).parents[1]
 PAGES = (
@@ -61,6 +54,20 @@ def _audits() -> str:
     return _headed(head, rows) + f"\n\n{passed}"
 
 
+def _suite() -> str:
+    """Of what ``tacit sweep suite --json`` printed."""
+    lines = []
+    for world, kept in load("suite").items():
+        for label, found in kept.items():
+            agent, _, budget = label.partition(", ")
+            named = f"{agent}: {found['algorithm']}" if agent == "auto" else agent
+            cells = [world.rpartition("worlds.")[2], named, budget.removeprefix("epsilon ")]
+            for name in ("users_to_90", "greedy_users_to_90", "regret"):
+                cells.append(spread([run[name] for run in found["runs"]]))
+            lines.append(f"| {' | '.join(cells)} | {amount(found['seconds_median'])} |")
+    return _headed("world | agent | ε | users to 90 % | greedy | regret | seconds", lines, 3)
+
+
 _COVERAGE = (
     "world | behaviour | method | all hold | best policy | its lower end | today | recommended"
     " | wrongly | width | of today"
@@ -77,6 +84,8 @@ TABLES: dict[str, Callable[[], str]] = {
     "budgets": partial(_text, "epsilon_cost"),
     "simulator calibration": partial(_text, "simulator_calibration"),
     "gymnasium": lambda: gymnasium.table(load("gymnasium")),
+    "gymnasium verdicts": lambda: gymnasium.verdicts(load("gymnasium")),
+    "suite": _suite,
     "offline icu": partial(_offline, "icu", _ICU_LOG, 0),
     "offline log": partial(_offline, "log", _LOGS, 2),
     "offline coverage": partial(_offline, "coverage", _COVERAGE, 3),

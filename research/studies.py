@@ -175,10 +175,7 @@ CHOICE = Study(
         _choice("simplex:seed=SEED", PLAIN, 200, "linear_posterior"),
         _choice(_RANDOM.format(200), joint(1.0), 100_000, "concurrent_psrl"),
         _choice("habit", joint(1.0), 300, "concurrent_psrl"),
-        _choice("habit", joint(1.0), 3_000, "centred_improvement"),
-        _choice("riverswim", joint(1.0), 800, "concurrent_psrl"),
         _choice(_RANDOM.format(8), joint(1.0), 300, "concurrent_psrl"),
-        _choice(_RANDOM.format(8), joint(1.0), 1_000, "concurrent_psrl"),
         _choice(_RANDOM.format(8), joint(1.0), 2_500, "centred_improvement"),
     ),
     {
@@ -239,41 +236,6 @@ FEW = Study(
 )
 
 
-def _people(value: float) -> str:
-    """Users, rounded up."""
-    return amount(value) if value >= 1e7 else f"{math.ceil(value):,}"
-
-
-def _size(case: Case, runs: Runs) -> str:
-    spec = world_of(case.world).spec
-    return f"{spec.states}, {spec.actions}, {spec.horizon}"
-
-
-def _optimist(name: str, world: str) -> Case:
-    """UCBVI with enough users for ten times what it needs, where it learns at all."""
-    one = Case((name,), world, "ucbvi", joint(1.0), 100_000_000)
-    return replace(one, beside={"not private": replace(one, privacy=PLAIN, users=1_000_000)})
-
-
-_OPTIMIST: Columns = {
-    "S, A, H": _size,
-    "private": of(serving, DECILES, words=_people),
-    "greedy policy": of(greedy, DECILES, words=_people),
-    "not private": of(serving, DECILES, "not private", _people),
-    "ratio": ratio,
-    "greedy score": of(lambda run: run.greedy_score, None, words=to_places(2)),
-}
-UNSEEN = Study(
-    "unseen worlds",
-    ("world",),
-    (
-        _optimist("riverswim, 10 states", "riverswim:states=10,horizon=30"),
-        _optimist("grid, 6 by 6", "grid:side=6,horizon=24"),
-        _optimist("deep_sea, 12 deep", "deep_sea:depth=12"),
-        *(_optimist(name, world) for name, world in list(_SEEDED.items())[3:]),
-    ),
-    _OPTIMIST,
-)
 OPTIMISERS = Study(
     "policy optimisation",
     ("world", "agent"),

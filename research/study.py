@@ -268,6 +268,7 @@ def _plain(results: Sequence[Result]) -> dict[str, list[float | None]]:
         "greedy_users_to_90": [result.greedy_users_to_90 for result in results],
         "value": [round(result.final_value, 6) for result in results],
         "greedy_value": [round(result.greedy_value, 6) for result in results],
+        "regret": [result.summary["regret"] for result in results],
     }
 
 

@@ -81,8 +81,7 @@ def test_few_people_teach_by_their_own_scores(other):
         assert choose(*given).agent == "concurrent_psrl"
     with pytest.raises(InvalidArgument, match="28 users teach nothing: about 88 are needed"):
         agent(spec, 28, JOINT)
-    made = agent(spec, 60, JOINT, noise_seed=0)
-    assert made.why.endswith("about 88 people are needed")
+    assert agent(spec, 60, JOINT, noise_seed=0).why.endswith("about 88 people are needed")
     assert choose_agent("auto").settled(spec, JOINT, 300).text == "centred_improvement"
 
 

@@ -156,7 +156,7 @@ def tables(page):
 def test_results_stand_in_one_place():
     """On one page that stored results fill, so that they are not corrected there and kept here."""
     assert [identify(page) for page in PAGES if len(tables(page)) > 1] == ["docs/results.md"]
-    assert len(tables(ROOT / "docs" / "results.md")) > 90
+    assert len(tables(ROOT / "docs" / "results.md")) > 60
 
 
 @pytest.mark.parametrize("page", [p for p in PAGES if p.parent != ROOT], ids=identify)

@@ -26,7 +26,7 @@ def commands() -> Iterator[tuple[str, str]]:
 def unknown(command: str) -> list[str]:
     """Options of ``tacit ...`` that nobody takes.
 
-    >>> unknown("tacit show a.json --runs 4"), unknown("tacit show a.json --by-world")
+    >>> unknown("tacit show a.json --runs 4"), unknown("tacit show a.json --draw both")
     (['--runs'], [])
     """
     at = typer.main.get_command(app)

@@ -39,10 +39,7 @@ Put: TypeAlias = Callable[[Path], Path]
 
 def file_entries() -> list[EntryPoint]:
     """Files that are read back, damaged or made by hand."""
-    return [
-        *(case.damaged for case in file_cases()),
-        *(case.hand_made for case in file_cases()),
-    ]
+    return [*(case.damaged for case in file_cases()), *(case.hand_made for case in file_cases())]
 
 
 # Files that are read.

@@ -15,15 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from research.planted.ways import (
-    Asking,
-    admits,
-    drawn,
-    instead,
-    patched,
-    sums,
-    tampers,
-)
+from research.planted.ways import Asking, admits, drawn, instead, patched, sums, tampers
 from tacit.privacy.budget import Relation
 from tacit.privacy.counters.dense import Optimal
 from tacit.privacy.curator import Curator, JointCurator, Release

@@ -185,7 +185,7 @@ def test_saved_runs_have_no_code_imported(here, marked):
         made.to_dict() | {"world": "marker_of_this_test.make", "agent": "marker_of_this_test.Mine"}
     )
     named.save(here / "one.json")
-    drawn = call("show", "one.json", "--plot", "one.svg", "--by-world")
+    drawn = call("show", "one.json", "--plot", "one.svg", "--width", "page")
     assert drawn.exit_code == 0
     assert not marked.exists()
 

@@ -2,9 +2,10 @@
 
 import json
 
-from tacit import Guarantee
+import tacit
+from tacit import Guarantee, published
 from tacit.simulation.tables import load_results
-from tests.cli.calls import BUDGET, call, content, entry, run
+from tests.cli.calls import BUDGET, call, content, entry, one_line, run
 
 
 def test_one_object_with_hand_computed_values():
@@ -24,7 +25,7 @@ def test_one_object_with_hand_computed_values():
         }
         for seed in range(3)
     ]
-    assert made["runs"] == expected
+    assert [{name: one[name] for name in expected[0]} for one in made["runs"]] == expected
     assert (made["world"], made["agent"]) == ("two_coins:best=1.0", "scripted")
     assert (made["optimal_value"], made["baseline_value"], made["reference_value"]) == (1, 0.5, 0)
     assert (made["users_to_90_median"], made["greedy_users_to_90_median"]) == (200, 100)
@@ -96,6 +97,21 @@ def test_results_are_saved_and_drawn(tmp_path):
     assert [r.seed for r in load_results(file)["scripted"]] == [0, 1]
     quiet = run(*BUDGET, "--plot", picture, "--json")
     assert json.loads(quiet.stdout)["users"] == 10_000
+
+
+def test_a_run_writes_the_policy_that_it_ends_with(tmp_path):
+    file = tmp_path / "p.npz"
+    given = ("--agent", "ucbvi", "--world", "riverswim:states=3,horizon=5", "--privacy", "none")
+    made = call("run", *given, "--users", "300", "--seed", "4", "--policy-out", file)
+    assert made.exit_code == 0
+    policy = published.load(file)
+    world = tacit.world("riverswim:states=3,horizon=5")
+    alone = tacit.run("ucbvi", world, 4, users=300, privacy=tacit.NonPrivate(), progress=False)
+    assert world.value(alone.policy) == alone.greedy_value > 0.9 * world.optimal_value
+    told = [policy.act(0, s) for s in range(3)]
+    assert told == alone.policy.actions[0].tolist()  # in the world's own labels
+    two = call("run", *given, "--seeds", "2", "--policy-out", file)
+    assert "of one run" in one_line(two)
 
 
 def compare(*arguments):

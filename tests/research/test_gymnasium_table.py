@@ -6,19 +6,32 @@ from research import gymnasium
 from research.study import load
 from tacit.cli.app import app
 
+# Served a little worse than at random: it explores, and far more users are needed.
+KNOWN_WORSE = {"Taxi-v4"}
 
-def test_ten_environments_at_three_budgets():
+
+def test_twenty_environments_learn_or_are_refused_or_say_that_they_did_not():
     stored = load("gymnasium")
-    cells = {gymnasium.key(row, c) for row in gymnasium.ROWS for c in gymnasium.COLUMNS}
-    assert len(gymnasium.ROWS) == 10
-    assert stored.keys() == cells
+    cells = {
+        gymnasium.key(row, c): row.command(c) for row in gymnasium.ROWS for c in gymnasium.COLUMNS
+    }
+    assert len(gymnasium.ROWS) == 20
+    assert stored.keys() <= cells.keys()
+    for key, found in stored.items():
+        assert found["command"] == cells[key]
+        if "refused" in found:
+            assert found["refused"].startswith("observations")
+            continue
+        assert len(found["greedy"]) == len(found["served"]) >= 1
+        if found.get("optimum") is not None:
+            assert max(found["greedy"]) <= found["optimum"] + 1e-4
     for row in gymnasium.ROWS:
-        for column in gymnasium.COLUMNS:
-            found = stored[gymnasium.key(row, column)]
-            assert found["command"] == row.command(column)
-            assert len(found["greedy"]) == len(found["served"]) >= 1
-            if found.get("optimum") is not None:
-                assert max(found["greedy"]) <= found["optimum"] + 1e-4
+        found = stored.get(gymnasium.key(row, "epsilon 1"), {})
+        if "verdict" in found:  # others were refused, or not run by today's code
+            noise = 3.0 * found["error"]  # of values, which are estimates
+            worse = min(found["served"]) < found["random"] - noise
+            assert worse == (row.name in KNOWN_WORSE)
+            assert "not better than random" in found["verdict"] or not worse
 
 
 @pytest.mark.parametrize("row", gymnasium.ROWS, ids=lambda row: row.name)

@@ -6,6 +6,8 @@ from pathlib import Path
 import pytest
 
 from research import results
+from research.study import load
+from tacit.cli.run import SUITE, _read_sweep
 
 ROOT = Path(__file__).parents[2]
 
@@ -43,3 +45,16 @@ def test_every_table_of_numbers_is_stored():
         if row not in stored
     ]
     assert missing == []
+
+
+def test_stored_runs_of_the_suite_are_those_that_its_command_makes():
+    wanted = _read_sweep(str(SUITE))
+    users = dict(zip(wanted["worlds"], wanted["users"], strict=True))
+    stored = load("suite")
+    assert stored.keys() <= users.keys()
+    assert len(wanted["seeds"]) >= 10
+    for world, lines in stored.items():
+        assert lines.keys() <= {f"auto, {words}" for words in ("epsilon 1", "no privacy")}
+        for line in lines.values():
+            assert [run["seed"] for run in line["runs"]] == [*wanted["seeds"]]
+            assert line["users"] == users[world]

@@ -308,16 +308,6 @@ def test_nobody_is_in_vain_by_nightly_files(tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.filterwarnings("ignore::tacit.TacitWarning")
-def test_nobody_is_in_vain_by_nightly_files_on_postgresql(tmp_path, database):
-    with Store(database) as store:  # of this story alone
-        story = f"{database}{'&' if '?' in database else '?'}options=-csearch_path%3Dnights"
-        with store.write() as db:
-            db.execute(sa.text("CREATE SCHEMA IF NOT EXISTS nights"))
-    assert len(story_of_nights(tmp_path, nights=4, users=60, epsilon=1e5, store=story)) == 6
-
-
-@pytest.mark.slow
 def test_people_who_are_served_reach_the_optimum(tmp_path):
     """90 % of what can be gained over random actions, at epsilon 1."""
     served = story_of_nights(tmp_path, nights=30, users=2000, epsilon=1.0)

@@ -2,7 +2,6 @@
 
 import importlib
 import json
-import pickle
 import sys
 from datetime import date
 from fractions import Fraction
@@ -15,7 +14,7 @@ from tacit import InvalidArgument, registry
 from tacit.simulation import identity
 from tacit.simulation.identity import agent_digest, world_digest
 from tacit.simulation.plots import plot_results
-from tacit.simulation.sweep import sweep
+from tacit.simulation.sweep import Job, _done, _packed, sweep
 from tacit.simulation.tables import merged
 from tacit.tabular.spec import FiniteSpec
 
@@ -124,8 +123,10 @@ def test_an_edited_world_file_is_another_world(here):
     both = merged([first, second])
     assert [len(runs) for runs in both.values()] == [1, 1]
     assert all(", world " in label for label in both)
-    with pytest.raises(InvalidArgument, match=r"differ: a, world .*keeps them apart"):
-        plot_results({"a": [run for runs in (*first.values(), *second.values()) for run in runs]})
+    figure = plot_results(
+        {"a": [run for part in (first, second) for runs in part.values() for run in runs]}
+    )
+    assert len({axes.get_title(loc="left") for axes in figure.axes}) == 2, "panels of their own"
 
 
 def test_an_edited_module_that_an_agent_imports_is_another_agent(here):
@@ -208,22 +209,26 @@ def test_several_processes_know_the_same(here):
     ]
 
 
-def test_a_result_is_identified_when_it_is_looked_at(monkeypatch):
-    made = []
-    digest = identity.world_digest
-    monkeypatch.setattr(identity, "world_digest", lambda world: made.append(world) or digest(world))
-    world = tacit.world(WORLD)
+def test_a_result_has_the_identity_of_its_job():
     given = {"users": 60, "privacy": tacit.NonPrivate(), "progress": False}
-    result = tacit.run("ucbvi", world, **given)
-    assert made == []
-    assert type(pickle.loads(pickle.dumps(result)).identity) is dict  # noqa: S301
-    assert made == [world]
+    result = tacit.run("ucbvi", tacit.world(WORLD), **given)
     assert tacit.Result.from_dict(result.to_dict()) == result
-    assert made == [world]
     assert result.identity == small().results[0].identity
     assert result.identity["options"] == ""
-    scaled = tacit.run("ucbvi:scale=2.0", world, **given)
-    assert scaled.identity["options"] == "scale=2.0"
+    assert tacit.run("ucbvi:scale=2.0", WORLD, **given).identity["options"] == "scale=2.0"
+
+
+def test_functions_of_mine_are_sent_by_value(here):
+    """Whoever runs them may have none of my files."""
+    sys.path.append(str(here))
+    importlib.invalidate_caches()
+    job = small(agents=[importlib.import_module("mine").scaled]).jobs[0]
+    data, known = _packed(Job.run, job), job.run()
+    del sys.modules["mine"]
+    forget()
+    for file in here.glob("*.py"):
+        file.unlink()
+    assert _done(data).to_dict() | {"seconds": 0} == known.to_dict() | {"seconds": 0}
 
 
 def test_what_is_told_of_another_kind_of_run():

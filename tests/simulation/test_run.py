@@ -19,7 +19,6 @@ from tacit.core.problem import Schedule
 from tacit.data.episodes import Episodes
 from tacit.privacy.budget import Relation
 from tacit.privacy.errors import CorruptFile, InvalidArgument
-from tacit.simulation.plots import plot_results
 from tacit.simulation.result import Result, greedy_users_to_90, users_to_90
 from tacit.simulation.run import PermutedWorld, run
 from tacit.tabular.policy import Policy
@@ -492,16 +491,3 @@ def test_every_kind_of_result_can_be_drawn(tmp_path):
         assert pictures[-1].startswith(b"\x89PNG")
     assert pictures[0] == pictures[1], "equal results are equal pictures"
     assert len(set(pictures)) == 4
-
-
-def test_comparisons_can_be_drawn(tmp_path):
-    path = tmp_path / "figure.png"
-    several = [run(Learner(Coins().spec, seed), Coins(), seed) for seed in range(3)]
-    harder = [make_result(optimal_value=2.0), make_result(seed=1)]
-    for results in ({"a": several}, {"a": several, "b": harder}, {"a": harder[:1], "b": harder}):
-        path.unlink(missing_ok=True)
-        plot_results(results, path)
-        assert path.read_bytes().startswith(b"\x89PNG")
-    for wrong in ({}, {"a": []}):
-        with pytest.raises(InvalidArgument, match="results"):
-            plot_results(wrong, path)

@@ -64,8 +64,8 @@ def test_what_cannot_be_sent_is_refused_and_what_cannot_be_loaded_is_said():
         small(agents=[lambda spec, **given: tacit.UCBVI(spec, **given) if lock else 0], workers=2)
     foreign = b"cno_such_module\nthing\n."  # a pickle of something that is not here
     words = "another process cannot load it: ModuleNotFoundError: No module named 'no_such"
-    assert _done(foreign, pickle.dumps(3)).startswith(words)
-    assert _done(pickle.dumps(abs), pickle.dumps(-3)) == 3
+    assert _done(foreign).startswith(words)
+    assert _done(pickle.dumps((abs, -3))) == 3
 
 
 def test_who_runs_it_does_not_matter():
@@ -197,7 +197,24 @@ def test_the_command(tmp_path):
     picture = str(tmp_path / "again.svg")
     drawn = call("show", str(tmp_path / "s.json"), str(tmp_path / "s.json"), "--plot", picture)
     assert drawn.exit_code == 0
-    assert "<!-- ucbvi:scale=0.5, epsilon 1 -->" in Path(picture).read_text()
+    assert "<!-- ucbvi (scale=0.5) -->" in Path(picture).read_text()
+
+
+def test_a_suite_leaves_out_what_does_not_fit_and_says_so(tmp_path, monkeypatch):
+    names = f'worlds = ["{WORLD}", "no_such.world", "two_state:horizon=3"]\nusers = [60, 70, 80]'
+    kept = [line for line in SWEEP.splitlines() if not line.startswith(("worlds", "users"))]
+    (tmp_path / "suite.toml").write_text("\n".join([names, *kept]))
+    monkeypatch.setattr("tacit.cli.run.SUITE", tmp_path / "suite.toml")
+    given = ("sweep", "suite", "--workers", "1", "--json", "--folder", str(tmp_path / "runs"))
+    out = call(*given, "--agent", "lsvi_ucb", "--agent", "ucbvi")
+    made, left_out = json.loads(out.stdout), out.stderr.splitlines()
+    assert len([line for line in left_out if "left out: no_such.world: " in line]) == 4
+    assert any(f"left out: {WORLD}: lsvi_ucb, epsilon 1: " in line for line in left_out)
+    assert list(made[WORLD]) == ["ucbvi, epsilon 1", "ucbvi, no privacy"]
+    assert "lsvi_ucb, epsilon 1" in made["two_state:horizon=3"]
+    assert {line["users"] for line in made["two_state:horizon=3"].values()} == {80}
+    with pytest.raises(InvalidArgument, match="users must be one number, or 1, got 2"):
+        small(users=[60, 70])
 
 
 @pytest.mark.parametrize(

@@ -71,7 +71,7 @@ def test_too_small_a_budget_is_said_with_the_users_that_it_needs():
     assert poor.verdict.partition(";")[0].endswith("noise")
     assert "too few users" in poor.verdict
     assert tacit.Result.from_dict(poor.to_dict()) == poor
-    assert poor.to_frame()["noise"].tolist()[0] == poor.control["served_value"]
+    assert poor.to_frame()["noise_value"].tolist()[0] == poor.control["served_value"]
     assert not tacit.run("ucbvi", WORLD, privacy=tacit.NonPrivate(), **given).control
 
 

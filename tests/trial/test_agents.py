@@ -91,12 +91,8 @@ def hostile(agent, look: int, towards: float, before: dict | None, own) -> dict:
     """A person who picks action and reward, whatever they are, by where her score then points."""
     spec, statistic = agent.spec, agent.statistic
     H, start = spec.horizon, 0 if before is None else spec.edges[look - 1]
-    arrays = before or {
-        "states": np.ones((1, H + 1, 1)),
-        "actions": np.zeros((1, H), dtype=int),
-        "rewards": np.full((1, H), np.nan),
-        "propensities": np.full((1, H), 0.5),
-    }
+    arrays = before or {"states": np.ones((1, H + 1, 1)), "actions": np.zeros((1, H), dtype=int)}
+    arrays = {"rewards": np.full((1, H), np.nan), "propensities": np.full((1, H), 0.5)} | arrays
     for h in range(start, spec.edges[look]):
         p = float(agent.policy.chances(arrays["states"][:, h], own)[0])
         best = -np.inf

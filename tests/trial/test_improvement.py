@@ -39,13 +39,6 @@ def test_without_privacy_it_improves_much(actions):
     assert tacit.run(agent, world, seed=0, progress=False).greedy_score > 0.7
 
 
-@pytest.mark.slow
-def test_a_thousand_people_are_enough_at_epsilon_1():
-    world = tabular.random_mdp(12, 2, 200, seed=5)
-    agent = CentredImprovement(world.spec, 1000, JOINT, noise_seed=0)
-    assert tacit.run(agent, world, seed=0, progress=False).greedy_score > 0.7
-
-
 @pytest.mark.parametrize(
     "wrong",
     [

@@ -1,14 +1,12 @@
 """Sizes of trials before they begin."""
 
-import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from tacit import ActionCentred, JointDP, NonPrivate
+from tacit import JointDP, NonPrivate
 from tacit.cli.app import app
 from tacit.privacy.errors import InvalidArgument
 from tacit.trial import TrialSpec, plan_trial
-from tests.trial.cohorts import Contexts, play
 
 JOINT = JointDP(1.0, 1e-6)
 ONCE = {"looks": (1.0,), "probabilities": (0.5, 0.5)}
@@ -33,16 +31,6 @@ def test_the_people_needed_reach_the_score():
     assert plan_trial(spec, needed, 0.1, JOINT).score >= 0.8
     assert plan_trial(spec, needed - 1, 0.1, JOINT).score < 0.8
     assert plan_trial(TrialSpec(4, 8), 10, 1e-7, JOINT).needed is None
-
-
-@pytest.mark.slow
-def test_a_plan_is_near_a_simulation():
-    for n, horizon, effect in ((122, 60, 0.2), (60, 140, 0.1)):
-        world = Contexts(horizon, effect, **ONCE)
-        made = plan_trial(world.spec, n, effect, JOINT)
-        agents = [ActionCentred(world.spec, n, JOINT, noise_seed=seed) for seed in range(25)]
-        found = [play(agent, world, seed)[0] for seed, agent in enumerate(agents)]
-        assert abs(np.mean(found) - made.score) < 0.3
 
 
 def test_a_command_says_it():

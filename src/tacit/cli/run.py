@@ -9,6 +9,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -35,6 +36,8 @@ if TYPE_CHECKING:
     from tacit.simulation.plan import Forecast
     from tacit.simulation.result import Result
 
+SUITE = Path(__file__).parents[1] / "simulation" / "suite.toml"  # held-out worlds
+
 
 @command()
 def _run(
@@ -43,19 +46,14 @@ def _run(
     epsilon: terminal.Epsilons = None,
     delta: terminal.Delta = None,
     privacy: terminal.Privacy = "joint",
-    users: Annotated[
-        int | None, count("Users that are served. \\[default: 1e6, or as many as take 1e6 steps]")
-    ] = None,
-    seeds: Annotated[
-        int | None, count("How many runs. \\[default: 1, or 5 of several agents or budgets]")
-    ] = None,
+    users: Annotated[int | None, count("Users. \\[default: 1e6, or as take 1e6 steps]")] = None,
+    seeds: Annotated[int | None, count("Runs. \\[default: 1; 5 of several lines]")] = None,
     seed: terminal.Seed = 0,
     workers: terminal.Workers = None,
     plot: terminal.Plot = None,
     save: terminal.Save = None,
-    control: Annotated[
-        bool, flag("Beside the first run, the same agent where it learns from noise alone.")
-    ] = True,
+    policy_out: Annotated[str | None, asked("FILE", "Write the greedy policy, of one run.")] = None,
+    control: Annotated[bool, flag("Beside the first run, one that learns from noise.")] = True,
     as_json: terminal.Json = False,
 ) -> None:
     from tacit.registry import build_world
@@ -67,6 +65,9 @@ def _run(
     runs = range(seed, seed + (seeds or (1 if len(lines) == 1 else 5)))
     processes = workers or os.cpu_count() or 1
     terminal.check_outputs(plot, save)
+    terminal.check_writable("the policy", policy_out, (".npz", ".json"))
+    if policy_out and len(lines) * len(runs) > 1:
+        raise InvalidArgument("--policy-out is of one run: one agent, one budget, one seed")
     built, start = build_world(world), time.perf_counter()
     check_optimum(built)
     declared = users or usual_users(built)
@@ -87,6 +88,8 @@ def _run(
         line.results = results[line.label]
     if save is not None:
         save_results(results, save)
+    if policy_out is not None:
+        lines[0].results[0].policy.publish(policy_out)
     if plot is not None:
         from tacit.simulation.plots import plot_results
 
@@ -95,7 +98,7 @@ def _run(
         print_json(_content(built, lines) | {"seconds": time.perf_counter() - start})
     else:
         _show(built, lines)
-        _say_written(plot, save)
+        _say_written(plot, save, policy_out)
 
 
 @dataclass
@@ -174,8 +177,7 @@ def _show(world: World, lines: Sequence[_Line]) -> None:
     titles, *table = [cells[:-1] for cells in rows(shown)]
     print_table(titles, table)
     for line in lines:
-        promise = line.results[0].guarantee
-        words = "Not private: nothing is guaranteed." if promise is None else f"{promise}"
+        words = line.results[0].guarantee or "Not private: nothing is guaranteed."
         say(f"{line.label}: {_verdict(line)}\nGuarantee: {words}")
 
 
@@ -185,8 +187,7 @@ def _verdict(line: _Line) -> str:
     from tacit.simulation.verdict import verdict
 
     results, first = line.results, line.results[0]
-    words = verdict(results)
-    words = f"{words[0].upper()}{words[1:]}. "
+    words = f"{(told := verdict(results))[0].upper()}{told[1:]}. "
     if line.choice.offline:
         value = median(result.greedy_value for result in results)
         return (
@@ -195,8 +196,7 @@ def _verdict(line: _Line) -> str:
         )
     if math.isnan(first.optimal_value):
         return f"{words}The optimum is not known: returns are reported, regret is not."
-    needed = median(result.users_to_90 for result in results)
-    if needed is not None:
+    if (needed := median(result.users_to_90 for result in results)) is not None:
         surely = "for good" if first.users >= 10 * needed else "but the run is too short to be sure"
         reached = f"After {users_words(needed)} users, those who come get 90 % of what is possible"
         return f"{words}{reached}, {surely}."
@@ -213,7 +213,8 @@ def _say_written(*files: str | None) -> None:
 
 @command()
 def _sweep(
-    file: Annotated[str, given("FILE.toml", "What to run.")],
+    file: Annotated[str, given("FILE.toml|suite", "What to run; suite has held-out worlds.")],
+    agent: Annotated[list[str] | None, asked("NAME", "In place of the file's agents.")] = None,
     folder: Annotated[str, asked("FOLDER", "Where results are kept.")] = "runs",
     allow_code: terminal.AllowCode = False,
     workers: terminal.Workers = None,
@@ -225,11 +226,14 @@ def _sweep(
     from tacit.simulation.sweep import SweepFailed, sweep
     from tacit.simulation.tables import summary
 
-    wanted, failed = _read_sweep(file), None
+    own, failed = file == "suite", None
+    wanted = _read_sweep(str(SUITE) if own else file) | ({"agents": agent} if agent else {})
     terminal.check_outputs(plot, save)
-    with names_of(file, allow_code):
+    with names_of(file, allow_code or own):
         try:
-            made = sweep(**wanted, folder=folder, workers=workers or os.cpu_count() or 1)
+            made = sweep(
+                **wanted, fitting=own, folder=folder, workers=workers or os.cpu_count() or 1
+            )
         except SweepFailed as error:
             made, failed = error.sweep, error
     found = {world: runs for world in made.worlds if (runs := made.labelled(world))}
@@ -246,6 +250,8 @@ def _sweep(
             say(world)
             print_table(titles, lines)
         _say_written(plot, save)
+    for line, why in made.left_out.items():
+        typer.echo(f"tacit: left out: {line}: {why}", err=True)
     if failed is not None:
         raise failed
 
@@ -276,7 +282,7 @@ def _read_sweep(file: str) -> dict[str, Any]:
             terminal.privacy_model("none" if e == "none" else kind, e, content.get("delta"))
             for e in content["epsilons"]
         ],
-        "users": whole_number("users", content.get("users", 10**6)),
+        "users": content.get("users", 10**6),
         "seeds": seeds if isinstance(seeds, list) else range(whole_number("seeds", seeds)),
     }
 
@@ -327,17 +333,15 @@ def _plan(
 
     choice = choose_agent(agent)
     model = terminal.chosen_privacy(choice, privacy, epsilon, delta)
-    several = range(seed, seed + seeds)
-    made = plan(world, choice, model, users, seeds=several, workers=workers, most=most)
+    runs = range(seed, seed + seeds)
+    made = plan(world, choice, model, users, seeds=runs, workers=workers, most=most)
     if as_json:
         print_json(made.to_dict())
     else:
         _show_plan(made)
 
 
-def _plan_trial(
-    model: Privacy, people: int, effect: float, sizes: tuple[int, int, int], as_json: bool
-) -> None:
+def _plan_trial(model: Any, people: int, effect: float, sizes: Any, as_json: bool) -> None:
     from dataclasses import asdict
 
     from tacit.trial import TrialSpec, plan_trial
@@ -363,20 +367,18 @@ def _show_plan(made: Forecast) -> None:
         say(f"Chosen: {made.agent}; {made.chosen}.")
     plain = made.to_dict()
     least = plain["least_users"]
-    print_table(
-        ("", ""),
-        [
-            (f"users to 90 %, median of {len(made.results)} runs", users_words(made.users_to_90)),
-            ("  luckiest and unluckiest run", " to ".join(map(users_words, made.spread))),
-            ("  until the greedy policy has 90 %", users_words(made.greedy_users_to_90)),
-            ("  without privacy", users_words(plain["non_private_users_to_90_median"])),
-            ("  times as many as without privacy", number_words(made.price)),
-            ("  that any private method needs", "not known" if least is None else f"{least:,}"),
-            ("noise of a sum in a release, standard deviation", number_words(made.noise_std)),
-            ("releases", f"{made.results[0].releases:,}"),
-            ("users declared in the simulation", f"{made.users:,}"),
-        ],
-    )
+    facts = {
+        f"users to 90 %, median of {len(made.results)} runs": users_words(made.users_to_90),
+        "  luckiest and unluckiest run": " to ".join(map(users_words, made.spread)),
+        "  until the greedy policy has 90 %": users_words(made.greedy_users_to_90),
+        "  without privacy": users_words(plain["non_private_users_to_90_median"]),
+        "  times as many as without privacy": number_words(made.price),
+        "  that any private method needs": "not known" if least is None else f"{least:,}",
+        "noise of a sum in a release, standard deviation": number_words(made.noise_std),
+        "releases": f"{made.results[0].releases:,}",
+        "users declared in the simulation": f"{made.users:,}",
+    }
+    terminal.print_facts(facts)
     if made.why:
         say(f"It chose: {made.why}.")
     if made.offline:

@@ -25,12 +25,10 @@ _GIVEN = ("world", "epsilon", "delta", "printed", "seed")
 
 @command()
 def _show(
-    names: Annotated[
-        list[str] | None,
-        given("[world|agent [NAME]|FILE...]", "What it is, and its name; or saved runs."),
-    ] = None,
+    names: Annotated[list[str] | None, given("[world|agent [NAME]|FILE...]", "Or runs.")] = None,
     plot: terminal.Plot = None,
-    by_world: Annotated[bool, flag("Of saved runs: a row for every world.", "--by-world")] = False,
+    draw: Annotated[str, terminal.asked("regret|values|both", "Panels of --plot.")] = "both",
+    width: Annotated[str, terminal.asked("screen|page|column", "Of the picture.")] = "screen",
     as_json: terminal.Json = False,
 ) -> None:
     from tacit import registry
@@ -39,7 +37,7 @@ def _show(
     asked = names or []
     kind, name = [*asked, "", ""][:2]
     if plot or (kind and Path(kind).is_file()):
-        _runs(asked, plot, by_world)
+        _runs(asked, plot, draw, width)
         return
     if len(asked) > 2:
         raise InvalidArgument("one at a time: tacit show agent ucbvi")
@@ -68,7 +66,7 @@ def _show(
         )
 
 
-def _runs(files: Sequence[str], plot: str | None, by_world: bool) -> None:
+def _runs(files: Sequence[str], plot: str | None, draw: Any, width: str) -> None:
     """Saved runs, from one file or several together."""
     from tacit.simulation.plots import plot_results
     from tacit.simulation.tables import load_results, merged, rows
@@ -77,7 +75,7 @@ def _runs(files: Sequence[str], plot: str | None, by_world: bool) -> None:
     whole = merged([load_results(file) for file in files])
     titles, *lines = rows(whole)
     if plot is not None:
-        plot_results(whole, plot, by_world=by_world)
+        plot_results(whole, plot, draw=draw, width=width)
     print_table(titles, lines)
     if plot is not None:
         typer.echo(f"Written: {plot}")

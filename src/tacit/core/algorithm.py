@@ -185,14 +185,7 @@ class Algorithm(ABC, Generic[S]):
         raise NotImplementedError
 
     def learn(self, state: S, plan: Plan, block: BlockInfo, rng: np.random.Generator) -> Queries[S]:
-        """Generator of queries about a block; overridden where it is asked more than one.
-
-        Args:
-            state: Before the block.
-            plan: Followed by its users.
-            block: Its size and versions, and where the run stood.
-            rng: As in :meth:`plan`.
-        """
+        """Queries about a block; overridden where there are several. Args: see Algorithm.update."""
         release = yield Query(self.query(state, plan, block))
         return self.update(state, plan, release, block, rng)
 
@@ -200,8 +193,7 @@ class Algorithm(ABC, Generic[S]):
         """Plan of :meth:`plan`, with the number of its version on both policies."""
         if not isinstance(plan, Plan):
             raise InvalidArgument(f"{type(self).__name__}.plan must return a Plan, got {plan!r}")
-        policy, greedy = plan.policy.as_version(version), plan.greedy.as_version(version)
-        return Plan(policy, greedy, plan.memory)
+        return Plan(plan.policy.as_version(version), plan.greedy.as_version(version), plan.memory)
 
     # Hooks of a family or an algorithm.
 

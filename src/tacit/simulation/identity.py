@@ -74,7 +74,7 @@ def is_tacits(what: Any) -> bool:
 def sources_digest(*made_by: Any) -> str:
     """Digest of the files of functions and classes of yours, with all of yours that they import."""
     modules = sorted({str(getattr(one, "__module__", "")) for one in made_by})
-    return short_digest(map(_closure, modules))
+    return short_digest(filter(None, map(_closure, modules)))
 
 
 @cache
@@ -91,13 +91,9 @@ def code_version() -> str:
 def facts(digests: Sequence[str], agent: Any) -> dict[str, str]:
     """Digests of a world and an agent with the code's, and the options that were set, in words."""
     options: Any = getattr(getattr(agent, "algorithm", agent), "options", None)
-    words = (
-        f"{one.name}={value}"
-        for one in _fields(options)
-        if repr(value := getattr(options, one.name)) != repr(one.default)
-    )
-    known = *digests[:2], code_version(), ",".join(words)
-    return dict(zip(("world", "agent", "code", "options"), known, strict=True))
+    given = {one.name: (getattr(options, one.name), one.default) for one in _fields(options)}
+    words = ",".join(f"{k}={v}" for k, (v, usual) in given.items() if repr(v) != repr(usual))
+    return {"world": digests[0], "agent": digests[1], "code": code_version(), "options": words}
 
 
 def identity(world: Any, agent: Any, make: Any = None) -> dict[str, str]:

@@ -24,8 +24,7 @@ from tacit.simulation.result import Result, median
 from tacit.simulation.sweep import Job, run_jobs, seed_list
 from tacit.simulation.tables import privacy_dict
 
-BATCH_USERS = (10, 20, 50)
-"""The first sizes of a batch that are tried; then ten times these, and so on."""
+BATCH_USERS = (10, 20, 50)  # first sizes of a batch that are tried; then ten times these
 
 
 def fewest_users(privacy: Privacy) -> int | None:

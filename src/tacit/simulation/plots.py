@@ -1,8 +1,9 @@
 """Learning curves: regret and the values of released policies against users served.
 
-Regret is exact: it grows linearly within a block, whose policy is fixed. Comparisons show medians
-over seeds and the band between the first and the last decile. The palette is Okabe and Ito's;
-markers tell lines apart without any colour. Figures need no display, and no global state.
+One panel per world and quantity: colours and markers are agents, dashes are budgets. Regret is
+exact: it grows linearly within a block, whose policy is fixed. Lines are medians over seeds, bands
+reach from the first to the last decile. The palette is Okabe and Ito's; fonts are embedded as Type
+42. Figures need no display, and no global state.
 """
 
 from __future__ import annotations
@@ -11,16 +12,17 @@ import io
 import math
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from textwrap import fill
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
 
 from tacit.privacy.errors import InvalidArgument
-from tacit.privacy.validation import Floats
-from tacit.simulation.tables import check_line
+from tacit.privacy.validation import Floats, checked_number, one_of
+from tacit.simulation.tables import merged
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -29,7 +31,6 @@ if TYPE_CHECKING:
     from tacit.simulation.result import Result
 
 INK, PALE = "#222222", "#8a8a8a"
-
 STYLE = str(Path(__file__).with_name("tacit.mplstyle"))
 
 FORMATS: dict[str, dict[str, None]] = {
@@ -38,6 +39,9 @@ FORMATS: dict[str, dict[str, None]] = {
     ".svg": {"Date": None},
 }
 """How names of pictures end, and what is left out of them: equal pictures are equal files."""
+
+WIDTHS = {"screen": 11.0, "page": 7.0, "column": 3.4}  # inches; of a page with two columns
+DRAWN = ("regret", "values")
 
 
 @dataclass(frozen=True)
@@ -51,37 +55,35 @@ class Pen:
 
 _COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#222222")
 PALETTE = tuple(map(Pen, _COLOURS, "osD^vPX"))
+_DASHES: tuple[Any, ...] = ("-", (0, (5, 2)), (0, (1, 1.5)), (0, (5, 1.5, 1, 1.5)))
 # Points of a curve whose seeds do not share their releases, or have more than a picture can show.
 _GRID = 1000
-
-
-def plot_result(result: Result, path: str | os.PathLike[str] | None = None) -> Figure:
-    """Draws one run: regret on the left, values of its policies on the right.
-
-    It is written to ``path``, as PNG, PDF or SVG by the name's end, and returned, so that a
-    notebook shows it.
-    """
-    title = f"{result.agent} on {result.world}: {short(result.users)} users"
-    return plot_results({"serves users": [result]}, path, title)
+DECILES = (0.1, 0.5, 0.9)
+_ROW = 3  # panels beside each other, of one quantity
 
 
 def plot_results(
     results: Mapping[str, Sequence[Result]],
     path: str | os.PathLike[str] | None = None,
     title: str | None = None,
-    by_world: bool = False,
+    *,
+    draw: Literal["regret", "values", "both"] = "both",
+    width: str | float = "screen",
+    height: float | None = None,
+    legend: bool = True,
 ) -> Figure:
-    """Compares agents, worlds or budgets: one curve with its band per label.
+    """Compares agents and budgets: panels of every world, in them a line with its band per label.
 
-    Lines are medians over the runs of a label, bands reach from their first to their last decile;
-    of a single run there is the greedy policy beside it. If the runs are not all in worlds of the
-    same optimum, regret and values are relative to it.
+    Of a single run there is the greedy policy beside it.
 
     Args:
         results: Runs by label.
-        path: Where to write it; see :func:`plot_result`.
-        title: Made from the results by default.
-        by_world: Whether every world has a row of its own.
+        path: Where to write it, as PNG, PDF or SVG by the name's end.
+        title: Above all; by default none where a panel's says enough.
+        draw: Regret, values of the policies that serve, or both.
+        width: ``"screen"``, ``"page"`` or ``"column"``, or inches. Words are of 10 or 8 points.
+        height: Inches of one row of panels.
+        legend: Whether there is one, below.
     """
     runs = [run for several in results.values() for run in several]
     if not runs or not all(results.values()):
@@ -89,31 +91,48 @@ def plot_results(
     ending = ".png" if path is None else os.path.splitext(path)[1].lower()
     if ending not in FORMATS:
         raise InvalidArgument(f"{os.fspath(path or '')!r} must end in {', '.join(FORMATS)}")
-    groups: dict[tuple[str, str], dict[str, list[Result]]] = {}
+    drawn = DRAWN if one_of("draw", draw, (*DRAWN, "both")) == "both" else (draw,)
+    if isinstance(width, str):
+        width = WIDTHS[one_of("width", width, [*WIDTHS])]
+    wide = checked_number("width", width, "inches, from 1 to 100", lambda x: 1 <= x <= 100)
+    worlds: dict[tuple[str, str], dict[str, list[Result]]] = {}
     for label, several in results.items():
         for run in several:
-            place = (run.world, run.identity.get("world", "")) if by_world else ("", "")
-            group = groups.setdefault(place, {})
+            group = worlds.setdefault((run.world, run.identity.get("world", "")), {})
             group.setdefault(label, []).append(run)
-    worlds = sorted({run.world for run in runs})
-    shown = title or (worlds[0] if len(worlds) == 1 else f"{len(worlds)} worlds")
-    lines = [several for group in groups.values() for several in group.values()]
-    for label, several in (line for group in groups.values() for line in group.items()):
-        check_line(several, label)
+    for label, several in (line for group in worlds.values() for line in group.items()):
+        if len(found := merged([{label: several}])) > 1:
+            words = "tacit.simulation.tables.merged keeps them apart"
+            raise InvalidArgument(f"runs of {label!r} differ: {', '.join(found)}; {words}")
+    told, places = _told(worlds), len(worlds) * len(drawn)
+    pens = _pens(told)
+    columns = min(places, 2 if len(drawn) == 2 else _ROW if wide > WIDTHS["column"] else 1)
+    rows, small = -(-places // columns), wide < 0.8 * WIDTHS["screen"]
+    tall = 0.72 * wide / columns if height is None else height
     from matplotlib import style
 
-    with style.context([STYLE, {"svg.hashsalt": "tacit"}]):
-        figure = _picture()(figsize=(11, 5.2 * len(groups)), dpi=130, layout="constrained")
-        figure.suptitle(shown, x=0.012, ha="left", fontsize=14, weight="bold")
-        figure.supxlabel(_caption(lines), x=0.012, ha="left", fontsize=10)
-        panels = figure.subplots(len(groups), 2, squeeze=False)
-        names = [world for world, _ in groups]
-        for ((world, digest), group), (left, right) in zip(groups.items(), panels, strict=True):
-            world += f" [{digest[:6]}]" if names.count(world) > 1 else ""
-            where = f"{world}: " if len(groups) > 1 else ""
-            _draw_regrets(left, group, where)
-            right.set(title="Value of the policy that serves users")
-            _draw_values(right, group)
+    look: dict[str, Any] = {"svg.hashsalt": "tacit", "font.size": 8 if small else 10}
+    look["lines.markersize"] = 3.5 if small else 5.0
+    with style.context([STYLE, look | {"lines.linewidth": 1.1 if small else 1.6}]):
+        size = wide, rows * tall + legend * 0.5
+        figure = _picture()(figsize=size, dpi=200 if small else 130, layout="constrained")
+        if title:
+            figure.suptitle(title, x=0.012, ha="left", weight="bold")
+        panels = figure.subplots(rows, columns, squeeze=False).ravel().tolist()
+        names = [world for world, _ in worlds]
+        free = iter(panels)
+        for (world, digest), group in worlds.items():
+            where = world + (f" [{digest[:6]}]" if names.count(world) > 1 else "")
+            for what in drawn:
+                axes = next(free)
+                words = where.replace(":", ": ", 1).replace(",", ", ")
+                axes.set_title(fill(words, int(wide / columns * (11 if small else 8.5))))
+                lines = {label: (several, pens[label]) for label, several in group.items()}
+                _draw(axes, lines, what)
+        for axes in free:
+            axes.remove()
+        if legend:
+            _draw_legend(figure, panels[:places], told, pens, wide)
         if path is not None:
             figure.savefig(path, format=ending[1:], metadata=FORMATS[ending])
     return figure
@@ -135,84 +154,115 @@ def _picture() -> type[Figure]:
     return Picture
 
 
-def _pens(labels: Mapping[str, Any]) -> list[Pen]:
-    """A pen for each label; more than there are colours have other dashes."""
-    dashes = ("-", "--", ":", "-.")
-    found = [(PALETTE[k % len(PALETTE)], k // len(PALETTE)) for k in range(len(labels))]
-    return [Pen(pen.colour, pen.marker, dashes[often % 4]) for pen, often in found]
+def _told(worlds: Mapping[Any, Mapping[str, Sequence[Result]]]) -> dict[str, tuple[str, str]]:
+    """Agent and budget of each label; where those do not tell lines apart, the label alone."""
+    pairs = dict[str, set[tuple[str, str]]]()
+    for group in worlds.values():
+        for label, (run, *_) in group.items():
+            promise, options = run.guarantee, run.identity.get("options", "")
+            budget = "no privacy"
+            if promise is not None:
+                model = "" if promise.model == "joint" else f"{promise.model}, "
+                budget = f"{model}ε = {promise.epsilon:g}"
+            agent = f"{run.agent} ({options})" if options else run.agent
+            pairs.setdefault(label, set()).add((agent, budget))
+    clear = all(len(several) == 1 for several in pairs.values())
+    told = {label: min(several) if clear else (label, "") for label, several in pairs.items()}
+    clear = all(len({told[label] for label in group}) == len(group) for group in worlds.values())
+    return told if clear else {label: (label, "") for label in pairs}
 
 
-def _draw_regrets(axes: Axes, results: Mapping[str, Sequence[Result]], where: str) -> None:
-    """Regret by label, below that of users who are all served without anything learnt."""
-    runs = [run for several in results.values() for run in several]
-    relative = _relative(runs)
-    words = "Regret, in optimal returns" if relative else "Regret"
-    axes.set(title=where + words, ylabel="regret of all users so far")
+def _pens(told: Mapping[str, tuple[str, str]]) -> dict[str, Pen]:
+    """A pen for each label: a colour for its agent, dashes for its budget."""
+    agents, budgets = (list(dict.fromkeys(pair[k] for pair in told.values())) for k in (0, 1))
+    found = {}
+    for label, (agent, budget) in told.items():
+        often, place = divmod(agents.index(agent), len(PALETTE))
+        dash = _DASHES[(budgets.index(budget) + often) % len(_DASHES)]
+        found[label] = replace(PALETTE[place], dash=dash)
+    return found
+
+
+def _draw_legend(figure: Figure, panels: Sequence[Axes], told: Any, pens: Any, wide: float) -> None:
+    """One legend below all panels: agents by colour, budgets by dash, then other lines."""
+    from matplotlib.lines import Line2D
+
+    shown = dict[str, Any]()
+    several = len({budget for _, budget in told.values()}) > 1
+    for (agent, _), pen in zip(told.values(), pens.values(), strict=True):
+        dash = "-" if several else pen.dash
+        marker = pen.marker if len(pens) > 1 else ""
+        shown.setdefault(agent, Line2D([], [], color=pen.colour, ls=dash, marker=marker))
+    for (_, budget), pen in zip(told.values(), pens.values(), strict=True):
+        if several:
+            shown.setdefault(budget, Line2D([], [], color=INK, ls=pen.dash))
+    for axes in panels:
+        for handle, label in zip(*axes.get_legend_handles_labels(), strict=True):
+            shown.setdefault(label, handle)
+    columns = max(1, int(wide / (0.6 + 0.065 * max(map(len, shown)))))
+    given: dict[str, Any] = {"loc": "outside lower center", "ncols": min(columns, len(shown))}
+    figure.legend(shown.values(), shown.keys(), **given)
+
+
+Lines: TypeAlias = Mapping[str, tuple[Sequence["Result"], Pen]]
+
+
+def _draw(axes: Axes, lines: Lines, what: str) -> None:
+    """Regret, below that of users served without anything learnt; or values that users get.
+
+    Of a single run there are the values of the greedy policies as well.
+    """
+    runs, values = [run for several, _ in lines.values() for run in several], what == "values"
+    axes.set(ylabel="value of the serving policy" if values else "cumulative regret")
     _user_axis(axes, runs)
-    for (label, several), pen in zip(results.items(), _pens(results), strict=True):
-        users, regret, *_ = curves(several, relative)
-        deciles = _deciles(regret)
-        middle = deciles[1]
-        # A logarithm has no place for a regret of zero, and rounding makes it slightly negative.
-        shown = (middle > 1e-9 * deciles[2].max()) & (middle > 0) & (users >= axes.get_xlim()[0])
+    for several, pen in lines.values():
+        users, *found = curves(several)
+        low, middle, high = deciles = np.quantile(found[values], DECILES, axis=0)
+        shown = users >= axes.get_xlim()[0]
+        if not values:
+            # A logarithm has no place for zero, and rounding makes regret slightly negative.
+            shown &= (middle > 1e-9 * high.max()) & (middle > 0)
+            low[:] = np.maximum(low, middle / 1e3)
         if shown.any():
-            axes.set_yscale("log")
-            _short_ticks(axes.yaxis)
-            deciles[0] = np.maximum(deciles[0], middle / 1e3)
-            _draw_line(axes, users[shown], deciles[:, shown], pen, len(several), label)
-    if not axes.lines:
+            axes.set_yscale("linear" if values else "log")
+            style = "steps-post" if values else "default"
+            _draw_line(axes, users[shown], deciles[:, shown], pen, len(several), style)
+    best, random = runs[0].optimal_value, runs[0].baseline_value
+    ends = np.array([axes.get_xlim()[0], max(run.users for run in runs)])
+    look: dict[str, Any] = {"color": PALE, "lw": 0.8, "zorder": 1}
+    if not values and not axes.lines:
         axes.text(0.5, 0.5, "none, or not known", ha="center", transform=axes.transAxes)
-        return
-    gap = runs[0].optimal_value - runs[0].baseline_value
-    if not relative and gap > 0:
-        ends = np.array([axes.get_xlim()[0], max(run.users for run in runs)])
-        axes.plot(ends, gap * ends, ":", color=PALE, lw=1.3, label="no learning")
-    axes.legend()
-
-
-def _draw_values(axes: Axes, results: Mapping[str, Sequence[Result]]) -> None:
-    """Values of the policies that serve users; of a single run the greedy ones as well."""
-    runs = [run for several in results.values() for run in several]
-    relative = _relative(runs)
-    axes.set(ylabel="share of the optimum" if relative else "expected return of a user")
-    _user_axis(axes, runs)
-    for (label, several), pen in zip(results.items(), _pens(results), strict=True):
-        users, _, serving, greedy = curves(several, relative)
-        _draw_line(axes, users, _deciles(serving), pen, len(several), label, "steps-post")
-    if len(runs) == 1:
-        dashed = Pen(PALETTE[1].colour, "", "--")
-        _draw_line(axes, users, _deciles(greedy), dashed, 1, "greedy", "steps-post")
-        if first := runs[0].users_to_90:
-            words = f"90 %{' for good' if runs[0].settled else ''} from user {first + 1:,} on"
-            axes.axvline(first + 1, color=PALETTE[0].colour, lw=0.7, label=words)
-    if not relative:
-        levels = {"optimum": runs[0].optimal_value, "no learning": runs[0].baseline_value}
-        for (name, level), dash in zip(levels.items(), ("-.", ":"), strict=True):
+    elif not values:
+        _short_ticks(axes.yaxis)
+        if best > random:
+            axes.plot(ends, (best - random) * ends, label="no learning", **look)
+    else:
+        if len(runs) == 1:
+            greedy: dict[str, Any] = {
+                "color": PALETTE[1].colour,
+                "ds": "steps-post",
+                "label": "greedy",
+            }
+            axes.plot(users, found[2][0], "--", **greedy)
+        for name, level, dash in (("no learning", random, "-"), ("optimum", best, "-.")):
             if math.isfinite(level):
-                axes.axhline(level, color=PALE, ls=dash, lw=1.3, label=name)
-    axes.legend()
+                axes.axhline(level, ls=dash, label=name, **look)
 
 
 def _draw_line(
-    axes: Axes, x: Floats, deciles: Floats, pen: Pen, runs: int, label: str, style: Any = "default"
+    axes: Axes, x: Floats, deciles: Floats, pen: Pen, runs: int, style: Any = "default"
 ) -> None:
-    """A median with its band; a few markers, evenly spaced to the eye, tell several lines apart."""
-    look: dict[str, Any] = {"color": pen.colour, "ls": pen.dash, "label": label}
+    """A median with its band; a few markers, evenly spaced to the eye, tell agents apart."""
+    look: dict[str, Any] = {"color": pen.colour, "ls": pen.dash}
     if runs > 1:
         step: Any = "post" if style == "steps-post" else None
-        axes.fill_between(x, deciles[0], deciles[2], step=step, color=pen.colour, alpha=0.18, lw=0)
-        places = np.unique(np.searchsorted(x, np.geomspace(x[0], x[-1], 9)[1:-1]))
-        look |= {"marker": pen.marker, "ms": 6, "mec": "white", "mew": 0.6}
-        look["markevery"] = places.tolist()
+        axes.fill_between(x, deciles[0], deciles[2], step=step, color=pen.colour, alpha=0.12, lw=0)
+        places = np.unique(np.searchsorted(x, np.geomspace(x[0], x[-1], 7)[1:-1]))
+        look |= {"marker": pen.marker, "mec": "white", "mew": 0.5, "markevery": places.tolist()}
     axes.plot(x, deciles[1], drawstyle=style, **look)
 
 
-def _relative(runs: Sequence[Result]) -> bool:
-    known = all(math.isfinite(run.optimal_value) for run in runs)
-    return known and len({(run.optimal_value, run.reference_value) for run in runs}) > 1
-
-
-def curves(results: Sequence[Result], relative: bool) -> tuple[Floats, Floats, Floats, Floats]:
+def curves(results: Sequence[Result]) -> tuple[Floats, Floats, Floats, Floats]:
     """Numbers of users; there, a row per run: regret, values served and greedy ones."""
     first = results[0].served
     releases = []
@@ -223,12 +273,10 @@ def curves(results: Sequence[Result], relative: bool) -> tuple[Floats, Floats, F
     grid = np.geomspace(1, min(run.users for run in results), _GRID).round()
     users, rows = np.unique(np.concatenate([grid, *releases])), []
     for run in results:
-        zero = run.reference_value if relative else 0.0
-        gap = run.optimal_value - zero if relative else 1.0
         # The user of number u is served by the last release that came after fewer than u users.
         release = np.searchsorted(run.served, users, side="left") - 1
-        values = (one[release] - zero for one in (run.values, run.greedy_values))
-        rows.append([part / gap for part in (np.interp(users, run.served, run.regret), *values)])
+        values = run.values[release], run.greedy_values[release]
+        rows.append([np.interp(users, run.served, run.regret), *values])
     regret, serving, greedy = np.array(rows).swapaxes(0, 1)
     return users, regret, serving, greedy
 
@@ -241,7 +289,7 @@ def _user_axis(axes: Axes, results: Sequence[Result]) -> None:
     most = max(run.users for run in results)
     axes.set(xscale="log", xlabel="users served")
     axes.set_xlim(first if 10 * first < most else 1, most * 1.1)
-    axes.xaxis.set_major_locator(LogLocator(numticks=12))
+    axes.xaxis.set_major_locator(LogLocator(numticks=6))
     _short_ticks(axes.xaxis)
 
 
@@ -251,21 +299,6 @@ def _short_ticks(axis: Any) -> None:
 
     axis.set_major_formatter(FuncFormatter(lambda value, _: short(value)))
     axis.set_minor_formatter(NullFormatter())
-
-
-def _deciles(rows: Floats) -> Floats:
-    """The first, the middle and the last of runs (a row each), point by point."""
-    return np.quantile(rows, [0.1, 0.5, 0.9], axis=0)
-
-
-def _caption(lines: Sequence[Sequence[Result]]) -> str:
-    """Words on lines and bands, and the guarantee, if it is the same for all runs."""
-    promises = {run.guarantee.short if run.guarantee else "none" for runs in lines for run in runs}
-    promise = f" Guarantee: {min(promises)}." if len(promises) == 1 else ""
-    counts = sorted({len(several) for several in lines})
-    if counts[-1] == 1:
-        return f"{'One run' if len(lines) == 1 else 'One run each'}.{promise}"
-    return f"Lines: median of {counts[-1]} runs; bands: 10th to 90th percentile.{promise}"
 
 
 def short(number: float) -> str:

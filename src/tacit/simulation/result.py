@@ -14,7 +14,8 @@ from __future__ import annotations
 import math
 import os
 import textwrap
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections import UserDict
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from types import NoneType
@@ -31,11 +32,9 @@ from tacit.privacy.validation import instance_of, whole_number
 Floats: TypeAlias = NDArray[np.float64]
 Ints: TypeAlias = NDArray[np.int64]
 
-GOOD_LOSS = 0.1
-"""A policy with a loss below this is good: it has 90 % of what there is to gain."""
+GOOD_LOSS = 0.1  # a policy with less is good: it has 90 % of what there is to gain
 
-WORLD_VALUES = ("optimal_value", "baseline_value", "reference_value")
-"""What a result says of its world."""
+WORLD_VALUES = ("optimal_value", "baseline_value", "reference_value")  # of a world
 
 _SUMMARY = (
     *("users", "releases", "served_value", "final_value", "score", "greedy_value", "greedy_score"),
@@ -83,27 +82,16 @@ def greedy_users_to_90(served: ArrayLike, losses: ArrayLike) -> int | None:
     return int(ends[first]) if first < len(ends) else None
 
 
-class Digests(Mapping[str, str]):
+class Digests(UserDict[str, str]):
     """Digests that are made when they are first looked at; it is pickled as a plain dict."""
 
-    def __init__(self, make: Callable[[], Mapping[str, str]]) -> None:
+    def __init__(self, make: Callable[[], dict[str, str]]) -> None:
         self._make = make
 
-    @cached_property
-    def _all(self) -> Mapping[str, str]:
-        return self._make()
-
-    def __getitem__(self, name: str) -> str:
-        return self._all[name]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._all)
-
-    def __len__(self) -> int:
-        return len(self._all)
+    data = cached_property(lambda self: self._make())
 
     def __reduce__(self) -> Any:
-        return dict, (dict(self._all),)
+        return dict, (self.data,)
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
@@ -128,6 +116,7 @@ class Result:
         control: values of the same agent where it learnt from noise alone, if that was asked for:
             ``served_value``, ``greedy_value``, and the ``best_value`` of its policies; and the
             ``users_needed`` to be better than it, or ``users_too_few`` for that.
+        policy: the last greedy policy, in the world's labels; files of results have none.
 
     >>> result = Result(
     ...     agent="toy", world="coin", privacy="NonPrivate()", seed=0, served=[0, 10, 100],
@@ -155,6 +144,7 @@ class Result:
     seconds: Mapping[str, float] = field(default_factory=dict)
     identity: Mapping[str, str] = field(default_factory=dict)
     control: Mapping[str, float] = field(default_factory=dict)
+    policy: Any = None
 
     def __post_init__(self) -> None:
         for name in ("agent", "world", "privacy"):
@@ -307,28 +297,23 @@ class Result:
 
     def to_dict(self) -> dict[str, Any]:
         """Everything as plain values: what was measured, and for readers what follows from it."""
-        return {
-            **{name: getattr(self, name) for name in self.__dataclass_fields__},
-            "served": self.served.tolist(),
-            "values": self.values.tolist(),
-            "greedy_values": self.greedy_values.tolist(),
-            "optimal_value": or_none(self.optimal_value),
-            "guarantee": None if self.guarantee is None else self.guarantee.to_dict(),
-            "seconds": dict(self.seconds),
-            "identity": dict(self.identity),
-            "control": dict(self.control),
-            "summary": self.summary,
-        }
+        known = {name: getattr(self, name) for name in _STORED}
+        for name, value in known.items():
+            if isinstance(value, (Mapping, np.ndarray)):
+                known[name] = dict(value) if isinstance(value, Mapping) else value.tolist()
+        told = None if self.guarantee is None else self.guarantee.to_dict()
+        best = or_none(self.optimal_value)
+        return known | {"guarantee": told, "summary": self.summary, "optimal_value": best}
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Result:
         """The inverse of :meth:`to_dict`; a CorruptFile where anything is not as it should be."""
-        expected, values = {*cls.__dataclass_fields__, "summary"}, {"control": {}} | dict(values)
+        expected, values = {*_STORED, "summary"}, {"control": {}} | dict(values)
         if wrong := sorted(map(str, expected ^ values.keys())):
             raise CorruptFile(
                 f"missing or unknown in a result: {textwrap.shorten(str(wrong), 500)}"
             )
-        fields = {name: values[name] for name in cls.__dataclass_fields__}
+        fields = {name: values[name] for name in _STORED}
         if not all(only_numbers(fields[name]) for name in ("served", "values", "greedy_values")):
             raise CorruptFile("a result holds values that are no numbers")
         told = fields["identity"]
@@ -365,10 +350,13 @@ class Result:
         return frame({self.agent: [self]})
 
     def plot(self, path: str | os.PathLike[str] | None = None) -> Any:
-        """Draws regret and values; see :func:`tacit.simulation.plots.plot_result`."""
-        from tacit.simulation.plots import plot_result
+        """Draws regret and values; see :func:`tacit.simulation.plots.plot_results`."""
+        from tacit.simulation.plots import plot_results
 
-        return plot_result(self, path)
+        return plot_results({self.agent: [self]}, path)
+
+
+_STORED = tuple(name for name in Result.__dataclass_fields__ if name != "policy")
 
 
 def _ratio(parts: Floats, gap: float) -> Floats:

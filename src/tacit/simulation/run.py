@@ -46,8 +46,8 @@ LOGGER.addHandler(logging.NullHandler())
 _LABELS, _WORLD, _NOISE, _CONTROL = 1, 2, 3, 4
 # Users where nobody says how many; of worlds that are stepped one by one, so many steps.
 _USERS = 10**6
-HEARTBEAT = 30.0
-"""Seconds between lines on standard error, where no bar is shown."""
+_LOOKS = 8  # at values, at least, of worlds where they are estimates
+HEARTBEAT = 30.0  # seconds between lines on standard error, where no bar is shown
 # Arrays of aggregate blocks: (.., S, A, S) and (.., S, A).
 _ACTION_AXES = {"transitions": -2, "rewards": -1}
 
@@ -69,10 +69,7 @@ class Event:
 
 Callback: TypeAlias = Callable[[Event], object]
 """Is called at every release, in the process of the run; what it raises ends the run."""
-
-
-def _silent(_: Event) -> None:
-    """The callback of a second run, of which the log says nothing."""
+_silent: Callback = id  # of a second run, of which the log says nothing
 
 
 def run(
@@ -88,10 +85,10 @@ def run(
 ) -> Result:
     """Lets an agent serve and learn from all users it is declared for.
 
-    An agent that has learnt from users before goes on where it is; the result is about the users
-    it serves here. An agent for another world, or that has served its users
-    already, is refused unchanged. Where a world has a ``cohort``, the same people come to every
-    block, and users are whole histories: of 80 people, 20 are served at a quarter of them.
+    An agent that has learnt before goes on; the result is about the users it serves here. One for
+    another world, or that has served all its users, is refused unchanged. Where a world has a
+    ``cohort``, the same people come to every block, and users are whole histories: of 80 people, 20
+    are served at a quarter of them.
 
     Args:
         agent: any agent for this world's spec; or a text, as ``"ucbvi:scale=0.5"`` or ``"auto"``,
@@ -138,12 +135,17 @@ def run(
     users_world = PermutedWorld.draw(world, labels) if permuted else None
     # In a trial the same people are moved on from look to look.
     cohort: SamePeople | None = world.cohort(rng) if hasattr(world, "cohort") else None
+    looks, apart = [0.0], 0.0
+    if getattr(world, "evaluation_budgeted", False):
+        # Estimates of values take no more episodes than learning, or few: in between, the last.
+        each = 2 * getattr(world, "evaluation_users")  # noqa: B009
+        apart = agent.users ** (1.0 / max(_LOOKS, agent.users // each))
     known: dict[bytes | None, float] = {}  # late releases often repeat a policy
     served, values, greedy_values = [0], list[float](), list[float]()
     spent = dict.fromkeys(("evaluate", "simulate", "learn", "control"), 0.0)
 
-    def valued(*policies: Any) -> tuple[list[float], Any]:
-        """Values of policies, and the first of them in the world's labels."""
+    def valued(*policies: Any) -> tuple[list[float], list[Any]]:
+        """Values of policies, and these in the world's labels."""
         keys, found = [_fingerprint(each) for each in policies], list[float]()
         own = [*policies] if users_world is None else users_world.translated(*policies)
         for key, each in zip(keys, own, strict=True):
@@ -152,20 +154,24 @@ def run(
                 own_values = [float(world.value(part)) for part in parts]
                 known[key] = own_values[0] if len(parts) == 1 else float(each.weights @ own_values)
             found.append(known[key])
-        return found, own[0]
+        return found, own
 
-    def published(policy: Any, greedy: Any) -> Any:
-        """The policy that serves users now, in the world's labels; tells of both."""
-        both, own = valued(policy, greedy)
+    def published(policy: Any, greedy: Any, last: bool) -> list[Any]:
+        """The policy that serves users now and the greedy one, in the world's labels."""
+        if last or served[-1] >= looks[-1]:
+            looks.append(max(served[-1], 1) * apart)
+            both, own = valued(policy, greedy)
+        else:
+            both = [values[-1], greedy_values[-1]]
+            own = [policy] if users_world is None else users_world.translated(policy)
         for kept, one in zip((values, greedy_values), both, strict=True):
             kept.append(one)
         facts = name, world.name, seed, len(values) - 1, served[-1]
-        found = values[-1], greedy_values[-1]
         words = "%s on %s, seed %d: release %d after %d users, value %.4g, greedy %.4g"
         if callback is not _silent:
-            LOGGER.info(words, *facts, *found)
+            LOGGER.info(words, *facts, *both)
         if callback is not None:
-            callback(Event(*facts, policy, greedy, *found))
+            callback(Event(*facts, policy, greedy, *both))
         return own
 
     algorithm: Any = getattr(agent, "algorithm", None)
@@ -180,7 +186,7 @@ def run(
         while (block := agent.block_users) > 0:
             times = [time.perf_counter()]
             policies, form = (agent.policy, agent.greedy_policy), agent.data_format
-            policy = published(*policies)
+            policy = published(*policies, served[-1] + block >= agent.users)[0]
             times.append(time.perf_counter())
             of, asked = cohort or world, (policy, block, rng, form)
             arms = isinstance(policy, PolicyMixture)
@@ -195,7 +201,7 @@ def run(
             if cohort is not None:  # also what each got for her own history
                 values[-1] = cohort.served_value
             advance(block)
-    published(agent.policy, agent.greedy_policy)
+    last = published(agent.policy, agent.greedy_policy, True)[1]
     result = Result(
         agent=name,
         world=world.name,
@@ -209,6 +215,7 @@ def run(
         seconds={"total": time.perf_counter() - begun} | spent,
         identity=told,
         control=beside,
+        policy=last,
     )
     if beside and complaints([result]):
         second, factor = stronger(algorithm, noise_seed(seed))
@@ -230,10 +237,9 @@ def noise_seed(seed: int, stream: int = _NOISE) -> int:
 
 
 def usual_users(world: World) -> int:
-    """Default number of users of a run.
+    """Default number of users: a million; where they are stepped one by one, a million steps.
 
-    A million; where they are stepped one by one, as many as take a million steps, if an episode has
-    the geometric mean of what it has at random and of the horizon: learning changes how long it is.
+    An episode counts as the geometric mean of the horizon and of what it has at random.
     """
     if getattr(world, "exact", True):
         return _USERS
@@ -328,12 +334,6 @@ def _fingerprint(policy: Any) -> bytes | None:
 class PermutedWorld:
     """A world whose actions have other labels: what this one calls ``a``, it ``permutation[a]``."""
 
-    name: str
-    spec: Any
-    optimal_value: float
-    baseline_value: float
-    reference_value: float
-
     def __init__(self, world: World, permutation: tuple[int, ...]) -> None:
         self.world, self.permutation = world, permutation
 
@@ -343,7 +343,7 @@ class PermutedWorld:
         return cls(world, tuple(rng.permutation(world.spec.actions).tolist()))
 
     def __getattr__(self, name: str) -> Any:
-        if name not in PermutedWorld.__annotations__:
+        if name not in ("name", "spec", *WORLD_VALUES):
             raise AttributeError(f"a world with other labels has no attribute {name!r}")
         return getattr(self.world, name)
 

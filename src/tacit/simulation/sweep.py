@@ -13,12 +13,12 @@ import itertools
 import json
 import os
 import pickle
+import sys
 import warnings
 from collections import defaultdict
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from concurrent.futures import Executor, as_completed
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
 from pathlib import Path
 from typing import Any, TypeAlias, TypeVar
 
@@ -38,9 +38,7 @@ AgentLike: TypeAlias = str | AgentChoice | Callable[..., Any]
 WorldLike: TypeAlias = str | World | Callable[[], World]
 
 _TRIES = 3  # how often jobs are started whose processes died
-_MOST_RUNS = 10**6
-DIED = "its process died (out of memory, or stopped from outside)"
-"""The outcome of what was at work, or waited, when a process died."""
+DIED = "its process died (out of memory, or stopped from outside)"  # or of others meanwhile
 
 T = TypeVar("T")
 
@@ -58,7 +56,7 @@ class Job:
     """One run: what it is of, and a seed."""
 
     world: WorldLike
-    agent: AgentLike
+    agent: AgentChoice | Callable[..., Any]
     privacy: Privacy
     users: int
     seed: int
@@ -88,8 +86,7 @@ class Job:
         """The same, with the digests of its world and agent: both are made, or given."""
         world = _built(self.world) if world is None else world
         agent = self.build(world) if agent is None else agent
-        choice = choose_agent(self.agent) if isinstance(self.agent, str) else self.agent
-        make = choice.make if isinstance(choice, AgentChoice) else choice
+        make = self.agent.make if isinstance(self.agent, AgentChoice) else self.agent
         files = identity.sources_digest(make, type(agent), type(world), self.world)
         found = identity.world_digest(world), identity.agent_digest(agent, make), files
         return replace(self, digests=found)
@@ -100,26 +97,19 @@ class Job:
         agent = self.build(world)
         here = self.identified(world, agent).digests
         known = self.digests or here
-        # Another process has read its files anew.
+        # Another process has read its files anew; it has none of what came by value.
         edited = isinstance(self.world, str) and here[0] != known[0]
-        if edited or here[2] != known[2]:
+        if edited or here[2] not in (known[2], identity.sources_digest()):
             raise InvalidArgument("files are not those here that the sweep was begun with")
         result = run(agent, world, self.seed, progress, control=self.control)
         return replace(result, identity=identity.facts(known, agent))
 
     def build(self, world: World) -> Any:
         """Its agent; the noise is simulated."""
-        choice = self.agent
-        if isinstance(choice, str):
-            choice = choose_agent(choice)
-            if choice.budget:
-                raise InvalidArgument(f"{self.agent!r} has a budget; a sweep's are its budgets")
-        if isinstance(choice, AgentChoice):
-            return choice.build(world.spec, self.users, self.privacy, self.seed)
-        given = {"users": self.users, "privacy": self.privacy}
-        seeds = {"seed": self.seed, "noise_seed": noise_seed(self.seed)}
-        made: Any = choice(world.spec, **given, **seeds)
-        return made
+        given: dict[str, Any] = {"users": self.users, "privacy": self.privacy, "seed": self.seed}
+        if isinstance(self.agent, AgentChoice):
+            return self.agent.build(world.spec, **given)
+        return self.agent(world.spec, **given, noise_seed=noise_seed(self.seed))
 
 
 def kept_at(folder: str | os.PathLike[str], job: Job) -> Path:
@@ -135,6 +125,7 @@ class Sweep:
 
     jobs: tuple[Job, ...]
     results: Mapping[int, Result] = field(default_factory=dict)
+    left_out: Mapping[str, str] = field(default_factory=dict)  # and why
 
     def __repr__(self) -> str:
         return f"<Sweep: {len(self.results)} of {len(self.jobs)} runs, {len(self.worlds)} worlds>"
@@ -178,14 +169,11 @@ class Sweep:
         """Writes all results; see :func:`tacit.simulation.tables.save_results`."""
         save_results(self.labelled(), path)
 
-    def plot(self, path: str | None = None) -> Any:
-        """A row per world; see :func:`tacit.simulation.plots.plot_results`."""
+    def plot(self, path: str | None = None, **look: Any) -> Any:
+        """Panels of every world; see :func:`tacit.simulation.plots.plot_results`."""
         from tacit.simulation.plots import plot_results
 
-        lines, names = dict[str, list[Result]](), self._names()
-        for place, result in self.results.items():
-            lines.setdefault(names[place][1], []).append(result)
-        return plot_results(lines, path, by_world=True)
+        return plot_results(self.labelled(), path, **look)
 
 
 def _budget_words(privacy: Privacy) -> str:
@@ -199,8 +187,9 @@ def sweep(
     agents: Iterable[AgentLike],
     budgets: Iterable[Privacy],
     *,
-    users: int,
+    users: int | Sequence[int],
     seeds: Iterable[int],
+    fitting: bool = False,
     folder: str | os.PathLike[str] | None = None,
     executor: Executor | None = None,
     workers: int = 1,
@@ -212,13 +201,12 @@ def sweep(
     Args:
         worlds: texts as ``riverswim:states=6``, environments of Gymnasium, or functions without
             arguments that make either.
-        agents: texts as ``ucbvi:growth=1.3``, or what is called as ``tacit.UCBVI`` is: with the
-            spec, ``users``, ``privacy``, ``seed`` and ``noise_seed``.
+        agents: texts as ``ucbvi:growth=1.3``, or what is called as ``tacit.UCBVI`` is.
         budgets: privacy models.
-        users: of every run.
+        users: of every run, or a number for each world.
         seeds: of every agent; a seed means the same in ``tacit run``.
-        folder: where results are kept, each under the hash of all that it depends on, and looked
-            for first: tables of a world, options, and code of yours with all that it imports.
+        fitting: whether worlds that cannot be made here, and what refuses a world, are left out.
+        folder: where results are kept, each under the hash of all that it depends on.
         executor: who runs the jobs: any of ``concurrent.futures``, or a Dask client's
             ``get_executor()``. Processes by default, also from a notebook.
         workers: processes, without an executor; 1 runs everything here.
@@ -228,50 +216,48 @@ def sweep(
     Raises:
         SweepFailed: Runs failed; the others have been run, and are kept.
     """
-    users, workers = whole_number("users", users), whole_number("workers", workers)
     found = [build(one) if hasattr(one, "unwrapped") else one for one in worlds]
-    lines = itertools.product(found, agents, budgets, seed_list(seeds))
-    jobs = _identified([Job(world, agent, one, users, seed) for world, agent, one, seed in lines])
+    numbers = [*users] if isinstance(users, Sequence) else [users] * len(found)
+    counts = [whole_number("users", one) for one in numbers]
+    if len(counts) != len(found):
+        raise InvalidArgument(f"users must be one number, or {len(found)}, got {len(counts)}")
+    choices = [choose_agent(one) if isinstance(one, str) else one for one in agents]
+    if own := [one.text for one in choices if isinstance(one, AgentChoice) and one.budget]:
+        raise InvalidArgument(f"{own[0]!r} has a budget; a sweep's are its budgets")
+    placed, workers = list(zip(found, counts, strict=True)), whole_number("workers", workers)
+    lines = itertools.product(placed, choices, budgets, seed_list(seeds))
+    all_jobs = [Job(w, agent, one, count, seed) for (w, count), agent, one, seed in lines]
+    jobs, left_out = _identified(all_jobs, fitting)
     if not jobs:
         raise InvalidArgument("worlds, agents, budgets and seeds must not be empty")
-    results: dict[int, Result] = {}
-    if folder is not None:
-        if os.path.exists(folder) and not os.path.isdir(folder):
-            raise InvalidArgument(f"{os.fspath(folder)!r} is no folder")
-        for place, job in enumerate(jobs):
-            with contextlib.suppress(FileNotFoundError, CorruptFile):
-                results[place] = Result.load(kept_at(folder, job))
-
-    def finished(job: Job, result: Result) -> None:
-        if folder is not None:
-            path = kept_at(folder, job)
-            path.parent.mkdir(parents=True, exist_ok=True)
-            result.save(path)
-        if callback is not None:
-            callback(job, result)
-
-    return run_jobs(jobs, results, finished, executor, workers, progress)
+    made = run_jobs(jobs, folder, executor, workers, progress, callback)
+    return replace(made, left_out=left_out)
 
 
 def run_jobs(
     jobs: Sequence[Job],
-    known: Mapping[int, Result] | None = None,
-    finished: Callable[[Job, Result], None] | None = None,
+    folder: str | os.PathLike[str] | None = None,
     executor: Executor | None = None,
     workers: int = 1,
     progress: bool = True,
+    callback: Callable[[Job, Result], None] | None = None,
 ) -> Sweep:
-    """Runs all jobs but those whose results are known; see :func:`sweep`.
+    """Runs all jobs but those whose results are kept.
 
     Args:
         jobs: In the order of the results.
-        known: Results that are there, by place.
-        finished: Called with every job and its result, here, as they come.
-        executor: As of :func:`sweep`.
-        workers: As of :func:`sweep`.
-        progress: As of :func:`sweep`.
+        folder: As all that follows, see :func:`sweep`.
+        executor: Of processes.
+        workers: Processes.
+        progress: On standard error.
+        callback: Of results.
     """
-    results, failed = dict(known or {}), dict[int, str]()
+    if folder is not None and os.path.exists(folder) and not os.path.isdir(folder):
+        raise InvalidArgument(f"{os.fspath(folder)!r} is no folder")
+    results, failed = dict[int, Result](), dict[int, str]()
+    for place, job in enumerate(jobs if folder is not None else ()):
+        with contextlib.suppress(FileNotFoundError, CorruptFile):
+            results[place] = Result.load(kept_at(folder, job))  # type: ignore[arg-type]
     left = [place for place in range(len(jobs)) if place not in results]
     workers = workers if len(left) > 1 else 1  # a single one needs no other process
     if workers > 1 or executor is not None:  # others are silent
@@ -289,8 +275,12 @@ def run_jobs(
                         continue
                     results[place] = outcome
                     advance(1)
-                    if finished is not None:
-                        finished(jobs[place], outcome)
+                    if folder is not None:
+                        path = kept_at(folder, jobs[place])
+                        path.parent.mkdir(parents=True, exist_ok=True)
+                        outcome.save(path)
+                    if callback is not None:
+                        callback(jobs[place], outcome)
             # Nobody knows whose fault it was: those that may have been at work come last.
             died = [place for place in left if failed.get(place) == DIED]
             left = died[workers:] + died[:workers]
@@ -307,27 +297,29 @@ def run_jobs(
 
 def seed_list(seeds: Iterable[int]) -> list[int]:
     """Seeds as a list; they are a list, not a number of runs."""
-    listed = isinstance(seeds, Iterable) and getattr(seeds, "ndim", 1) == 1
-    if not listed or isinstance(seeds, (str, bytes)):
+    if not isinstance(seeds, Iterable) or isinstance(seeds, (str, bytes)):
         raise InvalidArgument(f"seeds must be a list of integers, got {seeds!r}")
-    found = list(itertools.islice(seeds, _MOST_RUNS + 1))
-    if len(found) > _MOST_RUNS:
-        raise InvalidArgument(f"seeds must be at most {_MOST_RUNS:,}, got more")
-    return [whole_number("seeds", seed, least=0) for seed in found]
+    return [whole_number("seeds", seed, least=0) for seed in seeds]
 
 
-def _identified(jobs: Sequence[Job]) -> list[Job]:
-    """Jobs with digests; a mistake in the last of them must not cost the time of the rest."""
-    built, known, found = dict[int, World](), dict[Any, Job](), list[Job]()
+def _identified(jobs: Sequence[Job], fitting: bool) -> tuple[list[Job], dict[str, str]]:
+    """Jobs with digests, and what is left out: a mistake must not cost the time of the rest."""
+    built, known, left_out = dict[int, Any](), dict[Any, Job | None](), dict[str, str]()
     for job in jobs:
         at = id(job.world)
         key = at, id(job.agent), repr(job.privacy)
-        if at not in built:
-            built[at] = _built(job.world)
-        if key not in known:
+        if key in known:
+            continue
+        try:
+            built[at] = built[at] if at in built else _built(job.world)
             known[key] = job.identified(built[at])
-        found.append(replace(job, digests=known[key].digests))
-    return found
+        except Exception as error:  # whatever an agent of yours says of another's spec
+            if not fitting:
+                raise
+            known[key] = None
+            left_out[f"{_name(job.world)}: {job.line}"] = f"{type(error).__name__}: {error}"
+    found = [(job, known[id(job.world), id(job.agent), repr(job.privacy)]) for job in jobs]
+    return [replace(job, digests=like.digests) for job, like in found if like], left_out
 
 
 def _built(world: WorldLike) -> World:
@@ -337,7 +329,7 @@ def _built(world: WorldLike) -> World:
 
 def _outcome(job: Job) -> Result | str:
     try:
-        return job.run()
+        return replace(job.run(), policy=None)  # large, and made for another process
     except Exception as error:
         return f"{type(error).__name__}: {error}"
 
@@ -356,16 +348,13 @@ def outcomes(
     workers: int,
     executor: Executor | None = None,
 ) -> Generator[tuple[int, T | str], None, None]:
-    """Outcomes of all items as they come, each with its key.
+    """Outcomes of all items as they come, each with its key, or in words why there is none.
 
     Args:
         work: Is called with every item.
         items: By key.
         workers: Processes, without an executor; 1 runs everything here.
         executor: Of ``concurrent.futures``, or a Dask client's.
-
-    Yields:
-        The key, and what ``work`` returned, or in words why there is nothing.
     """
     if executor is None and workers == 1:
         yield from ((place, work(item)) for place, item in items.items())
@@ -374,8 +363,7 @@ def outcomes(
     from concurrent.futures import ProcessPoolExecutor
     from concurrent.futures.process import BrokenProcessPool
 
-    packed = _packed(work)
-    loads = {place: _packed(item) for place, item in items.items()}
+    loads = {place: _packed(work, item) for place, item in items.items()}
     others = set(multiprocessing.active_children())
     with contextlib.ExitStack() as stack:
         if executor is None:
@@ -383,7 +371,7 @@ def outcomes(
             spawned = multiprocessing.get_context("spawn")
             pool = ProcessPoolExecutor(min(workers, len(items)), mp_context=spawned)
             executor = stack.enter_context(pool)
-        futures = {executor.submit(_done, packed, load): i for i, load in loads.items()}
+        futures = {executor.submit(_done, load): i for i, load in loads.items()}
         for future in futures:
             stack.callback(future.cancel)
         try:
@@ -399,12 +387,19 @@ def outcomes(
             raise
 
 
-def _packed(what: Any) -> bytes:
-    """Bytes; functions of a notebook or a script, which no module has, go along by value."""
+def _packed(work: Any, what: Any) -> bytes:
+    """Bytes; functions of yours go along by value, with your modules that they import."""
     import cloudpickle
 
+    makers = [getattr(getattr(what, name, None), "__module__", None) for name in ("agent", "world")]
+    names = {name for one in makers for name in identity.own_sources(one or "builtins")}
+    own = [sys.modules[name] for name in sorted(names & {*sys.modules} - {"__main__"})]
     try:
-        data: bytes = cloudpickle.dumps(what)
+        with contextlib.ExitStack() as stack:
+            for module in own:
+                cloudpickle.register_pickle_by_value(module)
+                stack.callback(cloudpickle.unregister_pickle_by_value, module)
+            data: bytes = cloudpickle.dumps((work, what))
     except Exception as error:
         raise InvalidArgument(
             "what makes agents and worlds cannot be sent to other processes; use workers=1: "
@@ -413,15 +408,9 @@ def _packed(what: Any) -> bytes:
     return data
 
 
-@lru_cache(maxsize=1)
-def _work(data: bytes) -> Any:
-    """Once per process: worlds may be large."""
-    return pickle.loads(data)  # noqa: S301  # made by the caller a moment ago
-
-
-def _done(work: bytes, item: bytes) -> Any:
+def _done(load: bytes) -> Any:
     try:
-        make, what = _work(work), pickle.loads(item)  # noqa: S301  # as above
+        make, what = pickle.loads(load)  # noqa: S301  # made by the caller a moment ago
     except Exception as error:
         return f"another process cannot load it: {type(error).__name__}: {error}"
     with warnings.catch_warnings():

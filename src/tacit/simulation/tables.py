@@ -22,10 +22,6 @@ Labelled: TypeAlias = Mapping[str, Sequence[Result]]
 _FORMAT, _VERSION = "tacit-runs", 2
 _EVERYWHERE = ("agent", "privacy", "code")  # the same for a line on every world
 _MEDIANS = ("users_to_90", "greedy_users_to_90", "score", "greedy_score")
-_RUN = (
-    *("regret", "users_to_90", "greedy_users_to_90", "served_value", "final_value", "score"),
-    *("greedy_value", "greedy_score"),
-)
 
 
 def rows(results: Labelled) -> list[tuple[str, ...]]:
@@ -60,10 +56,11 @@ def summary(results: Sequence[Result]) -> dict[str, Any]:
     """Runs of one agent and their medians, as plain values."""
     guarantee = results[0].guarantee
     return {
+        "algorithm": results[0].agent,
+        "users": results[0].users,
+        "seconds_median": median(run.seconds.get("total", 0.0) for run in results),
         "guarantee": None if guarantee is None else guarantee.to_dict(),
-        "runs": [
-            {"seed": run.seed} | {name: run.summary[name] for name in _RUN} for run in results
-        ],
+        "runs": [{"seed": run.seed} | run.summary for run in results],
         **{f"{name}_median": _median(results, name) for name in _MEDIANS},
         "verdict": verdict(results),
         "control": next((dict(run.control) for run in results if run.control), None),
@@ -115,26 +112,37 @@ def number_words(number: float | None) -> str:
 
 
 def frame(results: Labelled) -> Any:
-    """A row per release of every run, as a data frame of pandas.
+    """A row per release of every run, as a data frame of pandas; each column means one thing.
 
-    The value is that of the policy that the release serves users with; regret is of all users so
-    far; loss and score are of the value.
+    ``serving_value`` is of the policy that the release serves users with, ``regret`` of all users
+    so far; values of ``random``, ``first`` and ``noise`` stand beside them, and the optimum.
     """
     try:
         import pandas  # type: ignore[import-untyped]
     except ImportError as error:
         raise MissingExtra("a frame needs pandas: pip install 'tacit[frames]'") from error
-    named = ("agent", "world", "privacy", "seed")
-    arrays = {"users": "served", "value": "values", "greedy_value": "greedy_values"}
-    arrays |= {"regret": "regret", "loss": "losses", "score": "scores"}
+    open_: dict[str, Any] = {"model": "none", "epsilon": math.inf, "delta": 0.0, "unit": None}
     parts = [
-        {"label": label}
-        | {name: getattr(run, name) for name in named}
-        | {f"{name}_digest": run.identity.get(name) for name in ("world", "agent")}
-        | {name: run.identity.get(name) for name in ("options", "code")}
-        | {"verdict": run.verdict, "random": run.baseline_value, "first": run.first_value}
-        | {"noise": run.control.get("served_value", math.nan), "release": range(len(run.served))}
-        | {name: getattr(run, attribute) for name, attribute in arrays.items()}
+        {
+            "label": label,
+            "agent": run.agent,
+            "options": run.identity.get("options"),
+            **{name: getattr(run.guarantee, name, usual) for name, usual in open_.items()},
+            "world": run.world,
+            **{f"{name}_digest": run.identity.get(name) for name in ("world", "agent", "code")},
+            "seed": run.seed,
+            "release": range(len(run.served)),
+            "users": run.served,
+            "regret": run.regret,
+            "serving_value": run.values,
+            "greedy_value": run.greedy_values,
+            "score": run.scores,
+            "random_value": run.baseline_value,
+            "first_value": run.first_value,
+            "noise_value": run.control.get("served_value", math.nan),
+            "optimal_value": run.optimal_value,
+            "verdict": run.verdict,
+        }
         for label, several in results.items()
         for run in several
     ]
@@ -225,12 +233,3 @@ def _kind(run: Result) -> dict[str, Any]:
     known |= {f"{name} digest": run.identity.get(name, "") for name in ("world", "agent")}
     agent = {"agent": run.agent, "privacy": run.privacy, "users": run.users}
     return {"on": run.world, **agent, **known}
-
-
-def check_line(results: Sequence[Result], label: str) -> None:
-    """Refuses runs that are not of one agent, with its options, code, budget and users."""
-    if len(found := merged([{label: results}])) > 1:
-        raise InvalidArgument(
-            f"runs of {label!r} differ: {', '.join(found)}; tacit.simulation.tables.merged keeps "
-            "them apart"
-        )

@@ -44,9 +44,8 @@ class FiniteAlgorithm(Algorithm[S]):
         """The best actions by (H, S, A) values, ties broken at random, once."""
         from tacit.tabular.policy import Policy
 
-        ties = np.where(
-            q_values == q_values.max(axis=-1, keepdims=True), rng.random(q_values.shape), -1.0
-        )
+        top = q_values == q_values.max(axis=-1, keepdims=True)
+        ties = np.where(top, rng.random(q_values.shape), -1.0)
         return Policy.planned(ties.argmax(axis=-1), self.spec)
 
     def uniform(self) -> Policy:
@@ -101,9 +100,8 @@ class CountingAlgorithm(FiniteAlgorithm[S]):
             raise InvalidArgument(
                 f"{draws} draws of the world take {size:,} bytes, and may take {most // 2:,}"
             )
-        several = [self.drawn_world(state, rng) for _ in range(draws)]
-        arrays = {"transitions": np.stack([P for P, _ in several])}
-        arrays |= {"rewards": np.stack([r for _, r in several]), "start": self.start}
+        P, r = zip(*(self.drawn_world(state, rng) for _ in range(draws)), strict=True)
+        arrays = {"transitions": np.stack(P), "rewards": np.stack(r), "start": self.start}
         arrays["known"] = np.asarray(self.known_cells(state), dtype=np.float64)
         return ReleasedModel("finite", arrays, self.spec.horizon, self.spec.actions)
 

@@ -328,8 +328,7 @@ class ConcurrentPSRL(CountingAlgorithm[PSRLState]):
     def _choose_counter(self) -> str:
         if not self._running:
             return "blocks"
-        many = self.schedule.releases > MOST_OPTIMAL
-        return NormalisedSquareRoot.kind if many else Optimal.kind
+        return (NormalisedSquareRoot if self.schedule.releases > MOST_OPTIMAL else Optimal).kind
 
     def _sizes(self, running: float) -> BlockSizes:
         return BlockSizes(first=math.ceil(20.0 * self._first_noise(4, running)), growth=1.2)

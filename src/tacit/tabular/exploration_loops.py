@@ -23,8 +23,7 @@ def walk(
 
     ``start`` (S,) and ``moves`` (L, S, A, S) are cumulative.
     """
-    n_states, n_actions = moves.shape[1], moves.shape[2]
-    first = path.shape[1] - moves.shape[0]
+    n_states, n_actions, first = moves.shape[1], moves.shape[2], path.shape[1] - moves.shape[0]
     for user in range(path.shape[0]):
         state = _place(start, rng.random())
         for step in range(path.shape[1]):
