@@ -50,9 +50,9 @@ class TestFirstAgent:
         assert "more than 2.72 times as likely, up to a probability of 1e-6." in text
 
     def test_words_without_success_promise_none(self):
-        few, _ = first_agent.learn(tacit.JointDP(1.0, 1e-6), 1)
+        few, _ = first_agent.learn(tacit.JointDP(1.0, 1e-6), 30)
         plain, _ = first_agent.learn(tacit.NonPrivate(), 1_000)
-        assert "1 user did not suffice" in first_agent.words(few, plain)
+        assert "30 users did not suffice" in first_agent.words(few, plain)
         pure, _ = first_agent.learn(tacit.JointDP(1.0, 0.0), 10_000)
         assert first_agent.words(pure, pure).endswith("more than 2.72 times as likely.")
 

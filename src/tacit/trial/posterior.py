@@ -70,7 +70,8 @@ def few_people(spec: FiniteSpec, privacy: Privacy, users: int | None) -> bool:
     if users is None or cells > 50 or users * mu >= 20.0 * cells:
         return False
     if 3 * users < (needed := people_needed(spec.states, spec.actions, mu)):
-        raise InvalidArgument(f"{users} users teach nothing: about {needed} are needed at this mu")
+        words = f"about {needed} are needed at this budget; or name an agent"
+        raise InvalidArgument(f"{users} users teach nothing: {words}")
     return True
 
 
