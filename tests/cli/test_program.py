@@ -62,7 +62,9 @@ def test_the_program_prints_json():
     made = program(*arguments)
     assert (made.returncode, made.stderr) == (0, "")
     one, two = json.loads(made.stdout), content(call(*arguments))
-    assert one | {"seconds": 0} == two | {"seconds": 0}
+    for printed in (one, two):  # all but times
+        del printed["seconds"], printed["entries"][0]["seconds_median"]
+    assert one == two
 
 
 def test_a_reader_may_leave_early():
