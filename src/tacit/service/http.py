@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 import math
 import re
+import secrets
 import threading
 import time
 import warnings
@@ -44,10 +45,11 @@ from tacit.store.store import Conflict, StoreGone
 if TYPE_CHECKING:
     from tacit.service import pages
 
-_PACE = 0.1  # seconds: answers to shared tokens, which say nothing of anybody, come at multiples
+_PACE = 0.1  # seconds: answers to shared tokens, which say nothing of anybody, are held so long
 _MOST_CALLERS = 100_000
 _PLACES = 4  # that a person takes in a window for each of her episodes; some are lost
 _POLICIES = 4
+_AGAIN = {"Retry-After": "1"}
 _TICKET = re.compile(r"[\w.]+", re.ASCII)
 
 
@@ -274,10 +276,9 @@ class Service:
         named = body.setdefault("user", caller.name) if caller.person else None
         if isinstance(named, str) and named != caller.name:
             raise HTTPException(403, "user must be who this token is of, or be left out")
+        wanted = "reports" if self.form.local else "episodes"
         if (kind == "report") != self.form.local:
-            raise HTTPException(
-                422, f"this service takes {'reports' if self.form.local else 'episodes'}"
-            )
+            raise HTTPException(422, f"this service takes {wanted}")
         apart = kind in ("decision", "outcome")
         if not (wrong := _mistake({"ticket": ""} | body if apart else body)):
             size = await self._size(body) if self.form.local else 0
@@ -300,19 +301,19 @@ class Service:
             loop.call_soon_threadsafe(_set, found, answer)
 
         if not self.intake.put(coming, answered):
-            raise HTTPException(503, "too many at once: send it again", {"Retry-After": "1"})
+            raise HTTPException(503, "too many at once: send it again", _AGAIN)
         answer = await found
         if answer is None:
-            raise HTTPException(
-                503, "it is not known whether it was taken: send it again", {"Retry-After": "1"}
-            )
+            raise HTTPException(503, "it is not known whether it was taken: send it again", _AGAIN)
         if kind != "outcome":  # whether one came is a person's data
             self.told[answer.status] += 1
         if caller.person:
             # Not of shared tokens: who has one must not learn by metrics who took part.
             self.answers[answer.status] += kind != "outcome"
             return told(answer)
-        await asyncio.sleep(_PACE - (time.monotonic() - begun) % _PACE)
+        # At random, too: how clocks round and processors wake would tell the rest.
+        pause = _PACE * (1.0 + secrets.randbelow(1 << 20) / (1 << 21))
+        await asyncio.sleep(pause - (time.monotonic() - begun) % _PACE)
         return _received(False)
 
 
