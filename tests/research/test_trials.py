@@ -22,7 +22,14 @@ def test_a_row_is_measured(tmp_path):
     assert -0.6 < found["served"][0] < 1.0
 
 
-@pytest.mark.parametrize(("place", "least"), [(0, 0.92), (1, 0.9), (2, 0.95), (3, 0.87), (4, 0.98)])
+# Of 200 trials the mean is 0.90; the prototype had 0.93 in 40.
+MISSED = pytest.mark.xfail(strict=True, reason="0.90 in place of 0.93")
+
+
+@pytest.mark.parametrize(
+    ("place", "least"),
+    [(0, 0.92), pytest.param(1, 0.93, marks=MISSED), (2, 0.95), (3, 0.87), (4, 0.98)],
+)
 def test_one_release_at_epsilon_one_reaches_what_prototypes_did(place, least):
     mean, error = [row[1.0]["final"] for _, row in trials.rows("end")][place]
     assert mean + 2.0 * error >= least

@@ -105,10 +105,14 @@ class Agent(Uncopyable):
     ) -> Receipt:
         """Takes users that a policy served; publishes the next policy when a block is full.
 
-        The data are episodes of any number of users, or sums of exactly one block (simulations).
-        All have ids and events, or none; an event that came before is not taken again. The receipt
-        has the fate of each. If anything is raised after some were taken, the error says how many,
-        in a note and as ``users_taken``: they must not be given again.
+        Args:
+            data: Episodes of any number of users, or the sums of exactly one block (simulations).
+            user_ids: One for each of them, all or none.
+            events: A name of each episode, all or none: one that came before is not taken again.
+
+        Returns:
+            The fate of each. If anything is raised after some of them were taken, the error says
+            how many, in a note and as ``users_taken``: they must not be given again.
         """
         with self._alone("learn"):
             if not isinstance(data, Block):
@@ -172,7 +176,12 @@ class Agent(Uncopyable):
             return self.intake.take(block, None, None, self._loop.step)
 
     def forget(self, person: int | str) -> dict[str, int]:
-        """Erases a person's waiting episodes in all runs: ``removed``; ``released`` ones stay."""
+        """Erases the waiting episodes of a person, in every run of the store.
+
+        Returns:
+            How many of her episodes were ``removed``, and how many were ``released`` before, which
+            cannot be taken back.
+        """
         while True:
             for agent in [*self.store.agents] if not self.store.durable else ():
                 with agent._alone("forget"):

@@ -311,7 +311,7 @@ class Service:
             # Not of shared tokens: who has one must not learn by metrics who took part.
             self.answers[answer.status] += kind != "outcome"
             return told(answer)
-        # At random, too: how clocks round and processors wake would tell the rest.
+        # At random, too: whole tenths alone still told who took part.
         pause = _PACE * (1.0 + secrets.randbelow(1 << 20) / (1 << 21))
         await asyncio.sleep(pause - (time.monotonic() - begun) % _PACE)
         return _received(False)
